@@ -1,0 +1,290 @@
+//! The outside, as the journal sees it: signer service, rail, and what each answer proves.
+//!
+//! A method that changes anything outside takes a [`Recorded`], which only the journal mints,
+//! after the intent's COMMIT has returned. Methods that only read take none.
+//! `prepare_*` are pure: they build the exact bytes that the intent row keeps and that every
+//! attempt sends unchanged.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+pub use super::recorded::Recorded;
+use crate::domain::{Money, Timestamp};
+use crate::proof::Challenge;
+
+/// Why the other side did not do what was asked, or why we can't tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// 401 or 403: our key is refused.
+    Unauthorized,
+    /// Connect refused, name not resolved, TLS failed; or 5xx; or the breaker is open.
+    Unavailable,
+    /// No answer within the time-out.
+    Timeout,
+    /// 404.
+    NotFound,
+    /// 409.
+    Conflict,
+    /// 429.
+    RateLimited,
+    /// 3xx: redirects are never followed.
+    Redirect,
+    /// Truncated, too large, not JSON, not the contract's shape, or a success status without one.
+    Garbage,
+    /// A well-formed answer that speaks of another payment, amount, currency or payee.
+    Mismatch,
+    /// An explicit refusal on the adapter's allow-list.
+    Rejected,
+    /// The attempt's time to send had passed before a byte was written.
+    TooLate,
+}
+
+impl Cause {
+    /// A stable word for logs, audit and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unauthorized => "unauthorized",
+            Self::Unavailable => "unavailable",
+            Self::Timeout => "timeout",
+            Self::NotFound => "not_found",
+            Self::Conflict => "conflict",
+            Self::RateLimited => "rate_limited",
+            Self::Redirect => "redirect",
+            Self::Garbage => "garbage",
+            Self::Mismatch => "mismatch",
+            Self::Rejected => "rejected",
+            Self::TooLate => "too_late",
+        }
+    }
+}
+
+/// A failed call, in words that may be shown: no body, no header, no secret of the other side.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// What kind of trouble.
+    pub cause: Cause,
+    /// HTTP status, when one arrived.
+    pub status: Option<u16>,
+    /// The other side's stable code, when it sent a well-formed one (`[a-z0-9_]{1,64}`).
+    pub code: Option<String>,
+    /// `Retry-After`, when it was sent.
+    pub retry_after: Option<Duration>,
+}
+
+impl Trouble {
+    /// Trouble with no more to say.
+    pub const fn of(cause: Cause) -> Self {
+        Self { cause, status: None, code: None, retry_after: None }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.cause.as_str())?;
+        if let Some(status) = self.status {
+            write!(f, " (HTTP {status})")?;
+        }
+        if let Some(code) = &self.code {
+            write!(f, " [{code}]")?;
+        }
+        Ok(())
+    }
+}
+
+/// What one attempt at a side effect proved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome<T> {
+    /// It happened, and the answer matches what was asked.
+    Done(T),
+    /// The other side says it will not do it, and did not.
+    Refused(Trouble),
+    /// Provably no byte of the request left.
+    NotSent(Trouble),
+    /// Anything else: it may have happened.
+    Unknown(Trouble),
+}
+
+/// What a read yielded.
+pub type Answer<T> = Result<T, Trouble>;
+
+/// What the signer service is told of a payment.
+#[derive(Debug, Clone)]
+pub struct Registration {
+    /// The payment, as the signer service refers to it in callbacks.
+    pub reference: String,
+    /// The signing round; a new one replaces the old.
+    pub round: i64,
+    /// The canonical payment document.
+    pub payload: String,
+    /// Its digest, base64url.
+    pub payment_digest: String,
+    /// One single-use challenge per eligible signer.
+    pub challenges: Vec<Challenge>,
+    /// Until when decisions count.
+    pub expires_at: Timestamp,
+}
+
+/// The signer service knows the payment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registered {
+    /// The signer service's own id for it.
+    pub id: String,
+    /// The round it holds.
+    pub round: i64,
+}
+
+/// How an attempt to reach the signers ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notified {
+    /// At least one channel accepted the message for enough signers.
+    Reached,
+    /// The service works; the people can't be reached.
+    Unreachable {
+        /// A stable word of the service's, such as `offline`.
+        reason: String,
+    },
+}
+
+/// One decision as the signer service keeps it. Proves nothing until verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptDecision {
+    /// The signer service's id for it.
+    pub decision_id: String,
+    /// The canonical decision document.
+    pub document: String,
+    /// The detached JWS over it.
+    pub jws: String,
+}
+
+/// What the signer service knows of a payment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignerStatus {
+    /// The round it holds.
+    pub round: i64,
+    /// `open` or `closed`.
+    pub open: bool,
+    /// Which of the asked signers are reachable now.
+    pub online: Vec<(String, bool)>,
+    /// The decisions it keeps.
+    pub decisions: Vec<KeptDecision>,
+}
+
+/// An address where a signer can look and decide; not a capability.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignLink {
+    /// The page's address.
+    pub url: String,
+    /// When the link lapses; the payment does not.
+    pub expires_at: Timestamp,
+}
+
+/// The signer service.
+pub trait SignerPort: Send + Sync + fmt::Debug {
+    /// The exact body of a registration.
+    fn prepare_register(&self, registration: &Registration) -> String;
+    /// The exact body of a notification: its number and whom to reach.
+    fn prepare_notify(&self, round: i64, number: i64, signers: &[String]) -> String;
+    /// The exact body of a closing: why no more decisions are wanted.
+    fn prepare_close(&self, reason: &str) -> String;
+
+    /// Makes the payment known (`signer.register`).
+    fn register<'a>(&'a self, recorded: &'a Recorded) -> BoxFuture<'a, Outcome<Registered>>;
+    /// Tries to reach the signers (`signer.notify`); the target is the service's id.
+    fn notify<'a>(&'a self, recorded: &'a Recorded) -> BoxFuture<'a, Outcome<Notified>>;
+    /// Says that no more decisions are wanted (`signer.cancel`); the target is the service's id.
+    fn close<'a>(&'a self, recorded: &'a Recorded) -> BoxFuture<'a, Outcome<()>>;
+
+    /// Looks a payment up by our reference.
+    fn find<'a>(&'a self, reference: &'a str) -> BoxFuture<'a, Answer<Option<Registered>>>;
+    /// Reads status and decisions by the service's id.
+    fn status<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Answer<SignerStatus>>;
+    /// Asks for a fresh link by the service's id.
+    fn sign_link<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Answer<SignLink>>;
+    /// Whether the service answers and accepts our key.
+    fn health(&self) -> BoxFuture<'_, Answer<()>>;
+}
+
+/// The reference signer service's presence switch; wired in the dev profile only.
+///
+/// Not a payment's side effect: it moves nothing and is never journaled.
+pub trait PresencePort: Send + Sync + fmt::Debug {
+    /// Sets whether a signer can be reached.
+    fn set_online<'a>(&'a self, signer: &'a str, online: bool) -> BoxFuture<'a, Answer<()>>;
+}
+
+/// How the rail treats a key it has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dedup {
+    /// It does not: a repeated request may pay again.
+    None,
+    /// The same key answers the same for this long.
+    Ttl(Duration),
+    /// The same key answers the same for ever.
+    Forever,
+}
+
+/// What a rail promises; declared in configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RailCaps {
+    /// How repeated keys are treated.
+    pub dedup: Dedup,
+    /// How long after a request "not found" may still mean "not yet visible".
+    pub read_lag: Duration,
+}
+
+/// What is to be moved.
+#[derive(Debug, Clone)]
+pub struct Transfer {
+    /// Our reference; look-ups go by it.
+    pub reference: String,
+    /// The order, for the statement.
+    pub order_id: String,
+    /// How much.
+    pub amount: Money,
+    /// From.
+    pub payer_account: String,
+    /// To.
+    pub payee_account: String,
+    /// To whom.
+    pub payee_name: String,
+    /// What for.
+    pub purpose: String,
+}
+
+/// The rail's word that money moved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RailReceipt {
+    /// The rail's id for the transfer.
+    pub transfer_id: String,
+}
+
+/// What the rail knows under our reference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lookup {
+    /// It moved the money, exactly as asked.
+    Found(RailReceipt),
+    /// It holds a definitive refusal under our reference.
+    FoundRefused(Trouble),
+    /// It has something under our reference that is not what we asked.
+    Differs,
+    /// It has nothing under our reference; not the same as "not paid".
+    NotFound,
+    /// It could not say.
+    Inconclusive(Trouble),
+}
+
+/// What moves the money.
+pub trait RailPort: Send + Sync + fmt::Debug {
+    /// What this rail promises.
+    fn caps(&self) -> RailCaps;
+    /// The exact body of a transfer.
+    fn prepare(&self, transfer: &Transfer) -> String;
+    /// Moves the money (`rail.execute`): one attempt, one request.
+    fn execute<'a>(&'a self, recorded: &'a Recorded) -> BoxFuture<'a, Outcome<RailReceipt>>;
+    /// Asks what became of a transfer; `body` is the recorded request it must match.
+    fn lookup<'a>(&'a self, reference: &'a str, body: &'a str) -> BoxFuture<'a, Lookup>;
+    /// Whether the rail answers and accepts our key.
+    fn health(&self) -> BoxFuture<'_, Answer<()>>;
+}

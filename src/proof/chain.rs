@@ -1,0 +1,64 @@
+//! The audit chain: each entry's hash covers the one before it.
+//!
+//! Leaves are hashed as in RFC 6962 (`0x00` before a leaf, `0x01` before a node), so a Merkle
+//! root can join later without touching an entry.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::canonical::{b64url, jcs};
+
+/// The chain value before a tenant's first entry.
+pub const GENESIS: &str = "";
+
+/// One audited fact. Every value is a string; an absent one is `""`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuditFacts {
+    /// Position in the tenant's chain, from 1.
+    pub seq: String,
+    /// RFC 3339 UTC, three fraction digits.
+    pub ts: String,
+    /// The tenant.
+    pub tenant: String,
+    /// The payment, if it is about one.
+    pub payment_id: String,
+    /// The payment's version after the change.
+    pub version: String,
+    /// The process that wrote it.
+    pub node: String,
+    /// Who caused it.
+    pub actor: String,
+    /// What happened.
+    pub event: String,
+    /// The public state before.
+    pub from: String,
+    /// The public state after.
+    pub to: String,
+    /// Why, in a stable word or a person's words.
+    pub reason: String,
+    /// SHA-256 of what is not repeated here (arguments, document, receipt), hexadecimal.
+    pub digest_of_details: String,
+}
+
+/// A chained entry: its canonical bytes and the chain value after it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// The canonical text of the facts.
+    pub canonical: String,
+    /// The chain value after this entry, base64url.
+    pub chain: String,
+}
+
+/// Chains `facts` behind `previous`.
+pub fn link(previous: &str, facts: &AuditFacts) -> Result<Link, serde_json::Error> {
+    let canonical = jcs(facts)?;
+    let mut leaf = Sha256::new();
+    leaf.update([0]);
+    leaf.update(canonical.as_bytes());
+    let mut node = Sha256::new();
+    node.update([1]);
+    node.update(previous.as_bytes());
+    node.update(leaf.finalize());
+    Ok(Link { canonical, chain: b64url(node.finalize()) })
+}

@@ -1,0 +1,16 @@
+//! What is signed, and how a signature is checked; pure, and shared with whoever verifies offline.
+//!
+//! Forms are those of the evidence contract: canonical JSON (RFC 8785) with string values only,
+//! domain-separated SHA-256 digests, Ed25519 detached JWS (RFC 7515 appendix F).
+
+mod canonical;
+mod chain;
+mod decision;
+mod jws;
+mod payload;
+
+pub use canonical::{b64url, from_b64url, jcs, sha256_hex, tagged_digest};
+pub use chain::{AuditFacts, GENESIS, Link, link};
+pub use decision::{Challenge, DecisionDocument, decision_digest};
+pub use jws::{ProofFault, PublicKey, SigningKey, claimed_key_id, key_id_of, sign_detached, verify_detached};
+pub use payload::{PaymentDocument, compare_code, payment_digest};
