@@ -33,8 +33,8 @@ pub struct Config {
     pub payments: Payments,
     pub notify: Notify,
     pub worker: Worker,
-    pub signer: Peer<SignerExtra>,
-    pub rail: Peer<RailExtra>,
+    pub signer: Signer,
+    pub rail: Rail,
     pub telemetry: Telemetry,
 }
 
@@ -132,35 +132,33 @@ pub struct Worker {
     pub lease_ms: u64,
 }
 
-/// `[signer]` and `[rail]`: a service we call, with a key and time-outs of its own.
+/// `[signer]`.
 #[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "config/countersign.toml documents every key")]
-pub struct Peer<Extra> {
+pub struct Signer {
+    pub url: String,
+    pub api_key: SecretString,
+    pub api_key_file: String,
+    pub callback_secret: SecretString,
+    pub callback_secret_file: String,
+    pub callback_url: String,
+    pub connect_timeout_ms: u64,
+    pub read_timeout_ms: u64,
+    pub total_timeout_ms: u64,
+}
+
+/// `[rail]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/countersign.toml documents every key")]
+pub struct Rail {
     pub url: String,
     pub api_key: SecretString,
     pub api_key_file: String,
     pub connect_timeout_ms: u64,
     pub read_timeout_ms: u64,
     pub total_timeout_ms: u64,
-    #[serde(flatten)]
-    pub extra: Extra,
-}
-
-/// What only `[signer]` has.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/countersign.toml documents every key")]
-pub struct SignerExtra {
-    pub callback_secret: SecretString,
-    pub callback_secret_file: String,
-    pub callback_url: String,
-}
-
-/// What only `[rail]` has.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/countersign.toml documents every key")]
-pub struct RailExtra {
     pub dedup: String,
     pub read_lag_ms: u64,
     pub query_base_ms: u64,
@@ -215,8 +213,8 @@ impl Config {
         resolve("database.url", &mut self.database.url, &self.database.url_file)?;
         resolve("signer.api_key", &mut self.signer.api_key, &self.signer.api_key_file)?;
         resolve("rail.api_key", &mut self.rail.api_key, &self.rail.api_key_file)?;
-        let extra = &mut self.signer.extra;
-        resolve("signer.callback_secret", &mut extra.callback_secret, &extra.callback_secret_file)
+        let signer = &mut self.signer;
+        resolve("signer.callback_secret", &mut signer.callback_secret, &signer.callback_secret_file)
     }
 
     /// Checks what a gateway or worker needs before it starts.
@@ -228,7 +226,9 @@ impl Config {
             return Err(fault("auth.issuer", "is required: the \"iss\" of the tokens you accept"));
         }
         match (self.auth.jwks_url.is_empty(), self.auth.jwks_file.is_empty()) {
-            (true, true) => return Err(fault("auth.jwks_url", "is required (or auth.jwks_file): where the issuer's keys are")),
+            (true, true) => {
+                return Err(fault("auth.jwks_url", "is required (or auth.jwks_file): where the issuer's keys are"));
+            }
             (false, false) => return Err(fault("auth.jwks_url", "and auth.jwks_file are both set; set one")),
             (false, true) => web_url("auth.jwks_url", &self.auth.jwks_url)?,
             (true, false) => {}
@@ -237,17 +237,20 @@ impl Config {
         web_url("rail.url", &self.rail.url)?;
         secret("signer.api_key", &self.signer.api_key, 16)?;
         secret("rail.api_key", &self.rail.api_key, 16)?;
-        secret("signer.callback_secret", &self.signer.extra.callback_secret, 38)?;
+        secret("signer.callback_secret", &self.signer.callback_secret, 38)?;
         self.dedup()?;
         for code in self.payments.currencies.iter().chain([&self.payments.currency]) {
-            code.parse::<Currency>().map_err(|_| fault("payments.currencies", format_args!("{code:?} is not a current ISO 4217 code")))?;
+            code.parse::<Currency>()
+                .map_err(|_| fault("payments.currencies", format_args!("{code:?} is not a current ISO 4217 code")))?;
         }
         if !self.payments.currencies.contains(&self.payments.currency) {
             return Err(fault("payments.currency", "must be one of payments.currencies"));
         }
-        Account::parse("payer_account", &self.payments.payer_account).map_err(|err| fault("payments.payer_account", err.message))?;
+        Account::parse("payer_account", &self.payments.payer_account)
+            .map_err(|err| fault("payments.payer_account", err.message))?;
         if !self.payments.payee_account.is_empty() {
-            Account::parse("payee_account", &self.payments.payee_account).map_err(|err| fault("payments.payee_account", err.message))?;
+            Account::parse("payee_account", &self.payments.payee_account)
+                .map_err(|err| fault("payments.payee_account", err.message))?;
         }
         let positive = [
             ("server.call_deadline_ms", self.server.call_deadline_ms),
@@ -259,14 +262,17 @@ impl Config {
             ("worker.tick_ms", self.worker.tick_ms),
             ("worker.batch", self.worker.batch.into()),
             ("payments.expires_after_s", self.payments.expires_after_s),
-            ("rail.query_base_ms", self.rail.extra.query_base_ms),
+            ("rail.query_base_ms", self.rail.query_base_ms),
         ];
         if let Some((setting, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err(fault(setting, "must be more than zero"));
         }
         let slowest = self.rail.total_timeout_ms.max(self.signer.total_timeout_ms);
         if self.worker.lease_ms <= slowest {
-            return Err(fault("worker.lease_ms", "must be longer than rail.total_timeout_ms and signer.total_timeout_ms"));
+            return Err(fault(
+                "worker.lease_ms",
+                "must be longer than rail.total_timeout_ms and signer.total_timeout_ms",
+            ));
         }
         Ok(())
     }
@@ -283,7 +289,7 @@ impl Config {
 
     /// Where the signer service sends its callbacks.
     pub fn callback_url(&self) -> String {
-        let own = &self.signer.extra.callback_url;
+        let own = &self.signer.callback_url;
         if own.is_empty() {
             format!("{}/callbacks/signer", self.server.public_url.trim_end_matches('/'))
         } else {
@@ -293,7 +299,7 @@ impl Config {
 
     /// How long the rail remembers a key: `None` for never, `Some(None)` for always.
     pub fn dedup(&self) -> Result<Option<Option<Duration>>, ConfigFault> {
-        match self.rail.extra.dedup.as_str() {
+        match self.rail.dedup.as_str() {
             "none" => Ok(None),
             "forever" => Ok(Some(None)),
             text => text
@@ -305,8 +311,7 @@ impl Config {
 }
 
 fn web_url(setting: &str, text: &str) -> Result<(), ConfigFault> {
-    let usable = url::Url::parse(text)
-        .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    let usable = url::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     if usable { Ok(()) } else { Err(fault(setting, "must be an http or https URL")) }
 }
 

@@ -37,8 +37,11 @@ impl FromStr for Currency {
         let known = Iso::from_code(code)
             .filter(|iso| iso.code() == code && iso.exponent().is_some() && !WITHDRAWN.contains(&code));
         known.map(Self).ok_or_else(|| {
-            Refusal::of_field(Code::CurrencyUnsupported, "currency",
-                "is not a current ISO 4217 code in upper case, such as \"USD\"")
+            Refusal::of_field(
+                Code::CurrencyUnsupported,
+                "currency",
+                "is not a current ISO 4217 code in upper case, such as \"USD\"",
+            )
         })
     }
 }
@@ -66,8 +69,11 @@ impl Money {
         if (1..=MAX_MINOR).contains(&minor) {
             Ok(Self { minor, currency })
         } else {
-            Err(Refusal::of_field(Code::AmountInvalid, "amount",
-                format_args!("must be more than zero and at most {MAX_MINOR} minor units")))
+            Err(Refusal::of_field(
+                Code::AmountInvalid,
+                "amount",
+                format_args!("must be more than zero and at most {MAX_MINOR} minor units"),
+            ))
         }
     }
 
@@ -76,8 +82,13 @@ impl Money {
     /// *Errors*: `AMOUNT_PRECISION` for more fraction digits than the currency has (even zeros),
     /// `AMOUNT_INVALID` for anything but plain digits and one point, for zero, and past the limit.
     pub fn parse(text: &str, currency: Currency) -> Result<Self, Refusal> {
-        let invalid = || Refusal::of_field(Code::AmountInvalid, "amount",
-            "must be a positive decimal in plain digits, such as \"199.00\"");
+        let invalid = || {
+            Refusal::of_field(
+                Code::AmountInvalid,
+                "amount",
+                "must be a positive decimal in plain digits, such as \"199.00\"",
+            )
+        };
         let (whole, fraction) = match text.split_once('.') {
             Some((_, "")) => return Err(invalid()),
             Some((whole, fraction)) => (whole, fraction),
@@ -91,8 +102,11 @@ impl Money {
         let exponent = currency.exponent();
         let written = u32::try_from(fraction.len()).unwrap_or(u32::MAX);
         if written > exponent {
-            return Err(Refusal::of_field(Code::AmountPrecision, "amount",
-                format_args!("has more than {exponent} fraction digits, which {currency} does not have")));
+            return Err(Refusal::of_field(
+                Code::AmountPrecision,
+                "amount",
+                format_args!("has more than {exponent} fraction digits, which {currency} does not have"),
+            ));
         }
         let scale = |value: i64, by: u32| 10_i64.checked_pow(by).and_then(|p| value.checked_mul(p));
         let number = |part: &str| if part.is_empty() { Ok(0) } else { part.parse::<i64>() };

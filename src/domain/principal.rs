@@ -69,18 +69,12 @@ impl Principal {
 
     /// The signer this caller is, when its subject is a signer's name.
     pub fn signer(&self) -> Option<SignerId> {
-        self.is(Role::Signer)
-            .then(|| self.subject.parse().ok())
-            .flatten()
+        self.is(Role::Signer).then(|| self.subject.parse().ok()).flatten()
     }
 
     /// How the audit names the caller: role and identity.
     pub fn actor(&self) -> String {
         let role = self.roles.first().map_or("none", |role| role.as_str());
-        if self.is(Role::Agent) {
-            format!("{role}:{}", self.client)
-        } else {
-            format!("{role}:{}", self.subject)
-        }
+        if self.is(Role::Agent) { format!("{role}:{}", self.client) } else { format!("{role}:{}", self.subject) }
     }
 }

@@ -98,28 +98,45 @@ const fn entry(name: &'static str, category: &'static str, status: u16, next_act
 }
 
 const fn retry(name: &'static str, category: &'static str, status: u16, after_ms: u64) -> Entry {
-    Entry {
-        name,
-        category,
-        status,
-        retryable: true,
-        retry_after_ms: Some(after_ms),
-        next_action: "retry_same_call",
-    }
+    Entry { name, category, status, retryable: true, retry_after_ms: Some(after_ms), next_action: "retry_same_call" }
 }
 
 impl Code {
     /// Every code.
     pub const ALL: [Self; 33] = [
-        Self::InvalidArgument, Self::AmountInvalid, Self::AmountPrecision, Self::CurrencyUnsupported,
-        Self::DuplicateJsonKey, Self::TextNotCanonical, Self::Unauthenticated, Self::TokenExpired,
-        Self::ForbiddenTool, Self::PolicyDenied, Self::SignerNotEligible, Self::SelfApprovalForbidden,
-        Self::IdempotencyKeyReused, Self::IdempotencyInProgress, Self::OrderAlreadyHasPayment,
-        Self::VersionConflict, Self::SignatureInvalid, Self::DigestMismatch, Self::ChallengeExpired,
-        Self::NonceConsumed, Self::SigningRoundStale, Self::PaymentOnManualHold, Self::PaymentTerminal,
-        Self::PaymentExpired, Self::PaymentNotFound, Self::RateLimited, Self::SignerServiceUnavailable,
-        Self::SignerUnauthorized, Self::SignerTimeout, Self::OutcomeUnknownBlocks, Self::StoreUnavailable,
-        Self::DeadlineExceeded, Self::Internal,
+        Self::InvalidArgument,
+        Self::AmountInvalid,
+        Self::AmountPrecision,
+        Self::CurrencyUnsupported,
+        Self::DuplicateJsonKey,
+        Self::TextNotCanonical,
+        Self::Unauthenticated,
+        Self::TokenExpired,
+        Self::ForbiddenTool,
+        Self::PolicyDenied,
+        Self::SignerNotEligible,
+        Self::SelfApprovalForbidden,
+        Self::IdempotencyKeyReused,
+        Self::IdempotencyInProgress,
+        Self::OrderAlreadyHasPayment,
+        Self::VersionConflict,
+        Self::SignatureInvalid,
+        Self::DigestMismatch,
+        Self::ChallengeExpired,
+        Self::NonceConsumed,
+        Self::SigningRoundStale,
+        Self::PaymentOnManualHold,
+        Self::PaymentTerminal,
+        Self::PaymentExpired,
+        Self::PaymentNotFound,
+        Self::RateLimited,
+        Self::SignerServiceUnavailable,
+        Self::SignerUnauthorized,
+        Self::SignerTimeout,
+        Self::OutcomeUnknownBlocks,
+        Self::StoreUnavailable,
+        Self::DeadlineExceeded,
+        Self::Internal,
     ];
 
     /// What the catalogue says of this code.
@@ -137,7 +154,9 @@ impl Code {
             Self::PolicyDenied => entry("POLICY_DENIED", "policy", 403, "ask_an_operator"),
             Self::SignerNotEligible => entry("SIGNER_NOT_ELIGIBLE", "policy", 403, "omit_signer_id"),
             Self::SelfApprovalForbidden => entry("SELF_APPROVAL_FORBIDDEN", "policy", 403, "ask_another_signer"),
-            Self::IdempotencyKeyReused => entry("IDEMPOTENCY_KEY_REUSED", "conflict", 422, "use_a_new_key_for_a_new_payment"),
+            Self::IdempotencyKeyReused => {
+                entry("IDEMPOTENCY_KEY_REUSED", "conflict", 422, "use_a_new_key_for_a_new_payment")
+            }
             Self::IdempotencyInProgress => retry("IDEMPOTENCY_IN_PROGRESS", "conflict", 409, 1_000),
             Self::OrderAlreadyHasPayment => entry("ORDER_ALREADY_HAS_PAYMENT", "conflict", 409, "get_payment_status"),
             Self::VersionConflict => retry("VERSION_CONFLICT", "conflict", 409, 100),
@@ -147,8 +166,12 @@ impl Code {
             Self::NonceConsumed => entry("NONCE_CONSUMED", "signing", 409, "get_payment_status"),
             Self::SigningRoundStale => entry("SIGNING_ROUND_STALE", "signing", 409, "get_approval"),
             Self::PaymentOnManualHold => entry("PAYMENT_ON_MANUAL_HOLD", "signing", 409, "ask_an_operator"),
-            Self::PaymentTerminal => entry("PAYMENT_TERMINAL", "terminal", 409, "create_payment_with_a_new_idempotency_key"),
-            Self::PaymentExpired => entry("PAYMENT_EXPIRED", "terminal", 410, "create_payment_with_a_new_idempotency_key"),
+            Self::PaymentTerminal => {
+                entry("PAYMENT_TERMINAL", "terminal", 409, "create_payment_with_a_new_idempotency_key")
+            }
+            Self::PaymentExpired => {
+                entry("PAYMENT_EXPIRED", "terminal", 410, "create_payment_with_a_new_idempotency_key")
+            }
             Self::PaymentNotFound => entry("PAYMENT_NOT_FOUND", "not_found", 404, "list_payments"),
             Self::RateLimited => retry("RATE_LIMITED", "rate_limit", 429, 1_000),
             Self::SignerServiceUnavailable => retry("SIGNER_SERVICE_UNAVAILABLE", "dependency", 503, 2_000),

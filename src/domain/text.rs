@@ -18,8 +18,11 @@ fn canonical(field: &'static str, text: &str, max_chars: usize) -> Result<(), Re
                 | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
     };
     if text.chars().any(hidden) {
-        return Err(Refusal::of_field(Code::TextNotCanonical, field,
-            "holds control, bidirectional or invisible characters; send plain text"));
+        return Err(Refusal::of_field(
+            Code::TextNotCanonical,
+            field,
+            "holds control, bidirectional or invisible characters; send plain text",
+        ));
     }
     if !is_nfc(text) {
         return Err(Refusal::of_field(Code::TextNotCanonical, field, "is not in Unicode normal form C"));
@@ -77,8 +80,8 @@ pub struct Account(String);
 impl Account {
     /// Checks `text`, which came in as `field`: 1 to 64 of `A-Z a-z 0-9 . _ : / -`.
     pub fn parse(field: &'static str, text: &str) -> Result<Self, Refusal> {
-        let fits = (1..=64).contains(&text.len())
-            && text.chars().all(|c| c.is_ascii_alphanumeric() || "._:/-".contains(c));
+        let fits =
+            (1..=64).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "._:/-".contains(c));
         if fits {
             Ok(Self(text.to_owned()))
         } else {

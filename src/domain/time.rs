@@ -33,10 +33,7 @@ impl Timestamp {
     /// This instant moved forward by `span`; stops at the end of the range.
     #[must_use]
     pub fn plus(self, span: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_add(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)),
-        )
+        Self(self.0.saturating_add(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)))
     }
 
     /// How long from `earlier` to this instant; zero when `earlier` is later.
@@ -46,9 +43,7 @@ impl Timestamp {
 
     /// RFC 3339 in UTC with exactly three fraction digits: the form that is signed.
     pub fn rfc3339(self) -> String {
-        DateTime::from_timestamp_micros(self.0)
-            .unwrap_or_default()
-            .to_rfc3339_opts(SecondsFormat::Millis, true)
+        DateTime::from_timestamp_micros(self.0).unwrap_or_default().to_rfc3339_opts(SecondsFormat::Millis, true)
     }
 
     /// This instant cut to whole milliseconds, so that its RFC 3339 text says all of it.
@@ -59,8 +54,6 @@ impl Timestamp {
 
     /// Reads an RFC 3339 text; `None` when it is not one.
     pub fn parse_rfc3339(text: &str) -> Option<Self> {
-        DateTime::parse_from_rfc3339(text)
-            .ok()
-            .map(|at| Self(at.timestamp_micros()))
+        DateTime::parse_from_rfc3339(text).ok().map(|at| Self(at.timestamp_micros()))
     }
 }

@@ -1,0 +1,6 @@
+//! The write-ahead discipline: intent before, commit after, ask when in doubt.
+
+pub mod ports;
+mod recorded;
+
+pub use recorded::Recorded;
