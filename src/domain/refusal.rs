@@ -222,7 +222,7 @@ pub struct Refusal {
     /// When to repeat, in milliseconds; else the code's own answer.
     pub retry_after_ms: Option<u64>,
     /// The payment it speaks of.
-    pub payment: Option<PaymentRef>,
+    pub payment: Option<Box<PaymentRef>>,
 }
 
 impl Refusal {
@@ -244,7 +244,7 @@ impl Refusal {
     /// The same refusal, naming the payment it speaks of.
     #[must_use]
     pub fn about(mut self, payment: PaymentRef) -> Self {
-        self.payment = Some(payment);
+        self.payment = Some(Box::new(payment));
         self
     }
 
