@@ -17,3 +17,5 @@ pub mod config;
 pub mod domain;
 pub mod journal;
 pub mod proof;
+pub mod store;
+pub mod telemetry;

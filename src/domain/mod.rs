@@ -3,20 +3,32 @@
 //! *Invariant*: no input or output, no clock, no randomness, no async. Time and random numbers
 //! arrive as arguments; decisions leave as values.
 
+mod backoff;
 mod choice;
 mod id;
 mod money;
+mod payment;
+mod policy;
 mod principal;
+mod quorum;
 mod refusal;
 mod text;
 mod time;
+mod transition;
+mod wake;
 
+pub use backoff::Backoff;
 pub use choice::Choice;
 pub use id::{
     AgentId, DecisionId, EffectId, IdempotencyKey, KeyId, LeaseToken, OrderId, PaymentId, SignerId, TenantId,
 };
 pub use money::{Currency, MAX_MINOR, Money};
+pub use payment::{Attention, Closing, Execution, Notice, Payment, Phase, Stage, Status, Terms};
+pub use policy::{ApprovalPolicy, Policy, PolicyFault};
 pub use principal::{Principal, Role};
+pub use quorum::{Standing, Vote, evaluate, is_requester};
 pub use refusal::{Code, Entry, PaymentRef, Refusal};
 pub use text::{Account, Memo, PartyName, Reason};
 pub use time::Timestamp;
+pub use transition::{Applied, Asker, Effect, Event, Finding, Moment, Reach, SignerTrouble, Timing, apply};
+pub use wake::{ExecutionStep, execution_step, may_resend, next_wake};

@@ -1,6 +1,226 @@
 //! The write-ahead discipline: intent before, commit after, ask when in doubt.
+//!
+//! Every external side effect of a payment goes through here, in this order:
+//!
+//! ```text
+//! claim lease → (tx 1: intent row, state, audit) → call, no transaction open → validate →
+//! (tx 2: outcome, state, audit, lease released)
+//! ```
+//!
+//! A port method that changes anything takes a [`Recorded`], which only `attempt` mints, after
+//! tx 1 has committed. *Crash*: before tx 1, nothing happened. Between tx 1 and tx 2 the row says
+//! that an attempt may be on its way; when its lease ends, whoever ticks next asks the other side
+//! (the rail is looked up; the signer service's writes are safe by key) and settles. After tx 2,
+//! the outcome stands.
+//!
+//! To add an effect: a kind in `store::effects`, a `prepare_*` and a call in the port, an event in
+//! `domain::transition`, and one function beside those in `reach.rs`.
 
+mod attempt;
+mod check;
+mod create;
+mod decide;
+mod execute;
+mod inbox;
+mod person;
 pub mod ports;
+mod reach;
+mod reading;
 mod recorded;
+mod rules;
+mod work;
 
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::sync::Notify;
+
+pub use check::SignerNews;
+pub use create::{CreateRequest, Created};
+pub use decide::{Decision, Source, Verdict};
+pub use person::{KeyEnrolment, revoke_key};
+pub use reach::Reaching;
+pub use reading::{Approval, ApprovalForm, Page, Selector};
 pub use recorded::Recorded;
+#[cfg(test)]
+pub(crate) use recorded::for_test as recorded_for_test;
+pub use rules::{Rules, resend_window};
+pub use work::Progress;
+
+use crate::ambient::Entropy;
+use crate::domain::{Applied, Effect, Event, LeaseToken, Moment, Payment, Policy, Refusal, apply};
+use crate::store::{AuditNote, Guard, Store, Tx};
+use crate::telemetry::metrics;
+use ports::{PresencePort, RailPort, SignerPort};
+
+/// What a journal is made of.
+#[derive(Debug)]
+pub struct Setup {
+    /// The database.
+    pub store: Store,
+    /// The signer service.
+    pub signer: Arc<dyn SignerPort>,
+    /// What moves the money.
+    pub rail: Arc<dyn RailPort>,
+    /// The reference signer service's presence switch, in the dev profile.
+    pub presence: Option<Arc<dyn PresencePort>>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+    /// Who may do what, and who must approve.
+    pub policy: Policy,
+    /// Spans and defaults.
+    pub rules: Rules,
+}
+
+/// The one way to read and change payments.
+#[derive(Debug)]
+pub struct Journal {
+    store: Store,
+    signer: Arc<dyn SignerPort>,
+    rail: Arc<dyn RailPort>,
+    presence: Option<Arc<dyn PresencePort>>,
+    entropy: Arc<dyn Entropy>,
+    policy: ArcSwap<Policy>,
+    rules: Rules,
+    /// Told when a row became due in this process; the worker's loop waits on it.
+    due: Notify,
+}
+
+impl Journal {
+    /// A journal over `setup`.
+    pub fn new(setup: Setup) -> Self {
+        let Setup { store, signer, rail, presence, entropy, policy, rules } = setup;
+        Self {
+            store,
+            signer,
+            rail,
+            presence,
+            entropy,
+            policy: ArcSwap::from_pointee(policy),
+            rules,
+            due: Notify::new(),
+        }
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.policy.load_full()
+    }
+
+    /// Spans and defaults.
+    pub const fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Waits until something became due in this process.
+    pub async fn woken(&self) {
+        self.due.notified().await;
+    }
+
+    /// Whether the database answers.
+    pub async fn ping_store(&self) -> Result<(), Refusal> {
+        Ok(self.store.ping().await?)
+    }
+
+    /// Whether the signer service answers and accepts our key.
+    pub async fn ping_signer(&self) -> ports::Answer<()> {
+        self.signer.health().await
+    }
+
+    /// Whether the rail answers and accepts our key.
+    pub async fn ping_rail(&self) -> ports::Answer<()> {
+        self.rail.health().await
+    }
+
+    fn moment(&self, tx: &Tx) -> Moment<'_> {
+        Moment { now: tx.now(), roll: self.entropy.u64(), timing: &self.rules.timing }
+    }
+
+    fn mint_token(&self, tx: &Tx) -> LeaseToken {
+        LeaseToken::mint(tx.now(), self.entropy.u128())
+    }
+
+    fn worker_actor(&self) -> String {
+        format!("worker:{}", self.rules.node)
+    }
+
+    /// Applies `event` to `before` inside `tx` and audits it.
+    ///
+    /// Nothing is written for an event that changes nothing. What follows from the transition is
+    /// announced by [`Journal::announce`] once the transaction has committed.
+    async fn change(&self, tx: &mut Tx, before: &Payment, event: Event, act: Act<'_>) -> Result<Applied, Refusal> {
+        let applied = apply(before, event, &self.moment(tx))?;
+        if applied.changed(before) {
+            tx.save_payment(before, &applied.payment, act.guard).await?;
+            tx.audit(self.note(before, &applied.payment, &act));
+        }
+        Ok(applied)
+    }
+
+    fn note(&self, before: &Payment, after: &Payment, act: &Act<'_>) -> AuditNote {
+        AuditNote {
+            tenant: after.terms.tenant.to_string(),
+            payment_id: after.terms.payment_id.to_string(),
+            version: after.version,
+            node: self.rules.node.clone(),
+            actor: act.actor.to_owned(),
+            event: act.event.to_owned(),
+            from: before.status.as_str().to_owned(),
+            to: after.status.as_str().to_owned(),
+            reason: if act.reason.is_empty() { after.reason.clone() } else { act.reason.clone() },
+            details: act.details.clone(),
+        }
+    }
+
+    /// Tells the world outside the database what has been committed.
+    fn announce(&self, applied: &Applied) {
+        let payment = &applied.payment;
+        let id = payment.terms.payment_id.as_str();
+        for effect in &applied.effects {
+            match effect {
+                Effect::Announce { from, to } => {
+                    metrics::transition(to.as_str());
+                    tracing::info!(payment.id = id, from = from.as_str(), to = to.as_str(), reason = %payment.reason, "payment changed state");
+                }
+                Effect::Raise(reason) => {
+                    tracing::warn!(payment.id = id, attention = reason.as_str(), "payment needs a person's attention");
+                }
+            }
+        }
+        self.due.notify_one();
+    }
+}
+
+/// How a change is guarded and audited.
+#[derive(Debug, Clone)]
+struct Act<'a> {
+    actor: &'a str,
+    event: &'a str,
+    reason: String,
+    details: String,
+    guard: Guard,
+}
+
+impl<'a> Act<'a> {
+    fn new(actor: &'a str, event: &'a str) -> Self {
+        Self { actor, event, reason: String::new(), details: String::new(), guard: Guard::Version }
+    }
+
+    fn because(mut self, reason: impl Into<String>) -> Self {
+        self.reason = reason.into();
+        self
+    }
+
+    fn with(mut self, details: impl Into<String>) -> Self {
+        self.details = details.into();
+        self
+    }
+}
+
+/// How often a change that lost a race is decided again.
+const RACES: usize = 16;
+
+/// Whether a refusal means "decide again on a fresh read".
+fn lost_race(refusal: &Refusal) -> bool {
+    refusal.code == crate::domain::Code::VersionConflict
+}

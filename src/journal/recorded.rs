@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::store::EffectRow;
+
 /// A side effect whose intent is committed and which may be attempted once.
 ///
 /// *Invariant*: only the journal makes one, after the transaction that wrote the intent and
@@ -17,8 +19,10 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    pub(super) fn mint(key: String, target: String, body: String, traceparent: String, send_within: Duration) -> Self {
-        Self { key, target, body, traceparent, minted: Instant::now(), send_within }
+    /// `minted` is read before the transaction began, so the time to send is never overstated.
+    pub(super) fn mint(row: EffectRow, minted: Instant, send_within: Duration) -> Self {
+        let EffectRow { outbound_key, target, body, traceparent, .. } = row;
+        Self { key: outbound_key, target, body, traceparent, minted, send_within }
     }
 
     /// The outbound idempotency key: the same at every attempt.
@@ -53,5 +57,13 @@ impl Recorded {
 /// Mints a [`Recorded`] for adapter tests, which have no journal.
 #[cfg(test)]
 pub(crate) fn for_test(key: &str, target: &str, body: &str, send_within: Duration) -> Recorded {
-    Recorded::mint(key.to_owned(), target.to_owned(), body.to_owned(), String::new(), send_within)
+    let row = EffectRow {
+        outbound_key: key.to_owned(),
+        target: target.to_owned(),
+        body: body.to_owned(),
+        state: String::new(),
+        attempts: 1,
+        traceparent: String::new(),
+    };
+    Recorded::mint(row, Instant::now(), send_within)
 }

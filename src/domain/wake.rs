@@ -1,0 +1,70 @@
+//! When a payment next needs work, and what work on the rail that is.
+
+use super::payment::{Payment, Phase, Stage};
+use super::time::Timestamp;
+use super::transition::Timing;
+
+/// When the worker must look at the payment again; `None` when it never must.
+///
+/// *Invariant*: `Some` for every payment that has not ended, unless it is held.
+pub fn next_wake(payment: &Payment) -> Option<Timestamp> {
+    let own = match payment.status.stage() {
+        Stage::Open => {
+            let deadline = payment.held_at.is_none().then_some(payment.terms.expires_at);
+            earliest([payment.notice.next_at, payment.notice.check_at, deadline])
+        }
+        Stage::Signed => match payment.execution.phase {
+            Phase::None => earliest([payment.execution.next_at, Some(payment.terms.execute_by), None]),
+            Phase::Intended | Phase::Unknown | Phase::Confirmed | Phase::Refused => payment.execution.next_at,
+        },
+        Stage::Ended => None,
+    };
+    earliest([own, payment.closing.tell_at, None])
+}
+
+fn earliest(times: [Option<Timestamp>; 3]) -> Option<Timestamp> {
+    times.into_iter().flatten().min()
+}
+
+/// What a signed payment needs at the rail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExecutionStep {
+    /// Write the intent and send for the first time.
+    Start,
+    /// Send again: every attempt so far provably sent nothing.
+    SendAgain,
+    /// Ask first: an attempt may have been carried out.
+    LookUp,
+    /// Nothing now.
+    Wait,
+}
+
+/// The next step at the rail.
+pub fn execution_step(payment: &Payment, now: Timestamp) -> ExecutionStep {
+    let due = payment.execution.next_at.is_none_or(|at| at <= now);
+    match payment.status.stage() {
+        Stage::Open | Stage::Ended => ExecutionStep::Wait,
+        Stage::Signed => match payment.execution.phase {
+            Phase::None => ExecutionStep::Start,
+            Phase::Intended | Phase::Unknown if !due => ExecutionStep::Wait,
+            Phase::Intended | Phase::Unknown => {
+                if payment.nothing_sent() {
+                    ExecutionStep::SendAgain
+                } else {
+                    ExecutionStep::LookUp
+                }
+            }
+            Phase::Confirmed | Phase::Refused => ExecutionStep::Wait,
+        },
+    }
+}
+
+/// Whether the same key may be sent again after a look-up found nothing.
+///
+/// "Not found" is never "not paid": this holds only while the rail still remembers the key, after
+/// the look-up could have seen the last attempt, and while nobody has called the payment off.
+pub fn may_resend(payment: &Payment, now: Timestamp, timing: &Timing) -> bool {
+    let visible = payment.execution.last_send_at.is_some_and(|sent| now >= sent.plus(timing.read_lag));
+    let remembered = payment.execution.resend_until.is_some_and(|until| now < until);
+    visible && remembered && payment.execution.cancel_requested_at.is_none()
+}

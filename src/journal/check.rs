@@ -1,0 +1,162 @@
+//! Asking the signer service: for decisions, for a link, for what it knows now.
+
+use super::attempt::{signer_refusal, signer_trouble};
+use super::decide::{Decision, Source};
+use super::ports::{Answer, Cause, KeptDecision, SignLink, SignerStatus, Trouble};
+use super::reading::is_open;
+use super::{Act, Journal, Selector};
+use crate::domain::{Code, Event, Payment, Principal, Refusal, Stage};
+use crate::proof::{DecisionDocument, sha256_hex};
+use crate::store::Lease;
+
+/// What the signer service says now.
+#[derive(Debug, Clone)]
+pub struct SignerNews {
+    /// The payment after any decision was taken in.
+    pub payment: Payment,
+    /// Whether each asked signer can be reached now; empty when it is not registered yet.
+    pub online: Vec<(String, bool)>,
+}
+
+/// The most decisions taken from one answer: no honest service keeps more than one per signer.
+const DECISIONS: usize = 64;
+
+impl Journal {
+    /// Asks the signer service now and takes in what it has.
+    ///
+    /// *Errors*: `SIGNER_UNAUTHORIZED`, `SIGNER_SERVICE_UNAVAILABLE`, `SIGNER_TIMEOUT`; nothing changes then.
+    pub async fn check_signer(&self, who: &Principal, selector: &Selector) -> Result<SignerNews, Refusal> {
+        let payment = self.status(who, selector).await?;
+        if !is_open(&payment) || payment.notice.signer_ref.is_empty() {
+            return Ok(SignerNews { payment, online: Vec::new() });
+        }
+        let status = self
+            .signer
+            .status(&payment.notice.signer_ref)
+            .await
+            .map_err(|trouble| signer_refusal(signer_trouble(&trouble), &payment))?;
+        let payment = self.take_in(payment, &status).await?;
+        Ok(SignerNews { payment, online: status.online })
+    }
+
+    /// A fresh address for the signers of a payment; registers it first if need be.
+    pub async fn sign_link(&self, who: &Principal, selector: &Selector) -> Result<(Payment, SignLink), Refusal> {
+        let payment = self.status(who, selector).await?;
+        match payment.status.stage() {
+            Stage::Open => {}
+            Stage::Signed | Stage::Ended => {
+                return Err(Refusal::new(
+                    Code::PaymentTerminal,
+                    format!("there is nothing left to sign: the payment is {}", payment.status.as_str()),
+                )
+                .about(payment.reference()));
+            }
+        }
+        let payment = self.registered_now(payment).await?;
+        let link = self
+            .signer
+            .sign_link(&payment.notice.signer_ref)
+            .await
+            .map_err(|trouble| signer_refusal(signer_trouble(&trouble), &payment))?;
+        Ok((payment, link))
+    }
+
+    async fn registered_now(&self, payment: Payment) -> Result<Payment, Refusal> {
+        if payment.notice.registered_round >= payment.round {
+            return Ok(payment);
+        }
+        let mut tx = self.store.begin().await?;
+        let payment_id = payment.terms.payment_id.to_string();
+        let lease = Lease { payment_id: payment_id.clone(), token: self.mint_token(&tx), claimed_at: tx.now() };
+        let until = tx.now().plus(self.rules.timing.lease);
+        let claimed = tx.claim(&payment_id, &self.rules.node, &lease.token, until).await?;
+        tx.commit().await?;
+        if !claimed {
+            return Err(Refusal::new(
+                Code::IdempotencyInProgress,
+                "the payment is being registered with the signer service right now; repeat the call",
+            )
+            .about(payment.reference()));
+        }
+        let registered = self.ensure_registered(&lease, payment).await;
+        self.release(&lease).await?;
+        registered?.map_err(|(payment, trouble)| signer_refusal(trouble, &payment))
+    }
+
+    /// The worker's own question; the answer, or its absence, schedules the next.
+    pub(super) async fn check_on_schedule(&self, payment: Payment) -> Result<Payment, Refusal> {
+        let payment = match self.status_of(&payment).await {
+            Ok(status) => self.take_in(payment, &status).await?,
+            Err(trouble) => {
+                tracing::warn!(payment.id = %payment.terms.payment_id, trouble = %trouble, "the signer service could not be asked for decisions");
+                payment
+            }
+        };
+        let mut tx = self.store.begin().await?;
+        let Some(payment) = tx.payment_for_work(payment.terms.payment_id.as_str()).await? else {
+            return Ok(payment);
+        };
+        let actor = self.worker_actor();
+        let applied = self.change(&mut tx, &payment, Event::Checked, Act::new(&actor, "signer.checked")).await?;
+        tx.commit().await?;
+        Ok(applied.payment)
+    }
+
+    /// Asks by the signer service's id, or by our reference while that id has not reached us.
+    async fn status_of(&self, payment: &Payment) -> Answer<SignerStatus> {
+        if !payment.notice.signer_ref.is_empty() {
+            return self.signer.status(&payment.notice.signer_ref).await;
+        }
+        match self.signer.find(payment.terms.payment_id.as_str()).await? {
+            Some(known) => self.signer.status(&known.id).await,
+            None => Err(Trouble::of(Cause::NotFound)),
+        }
+    }
+
+    /// Verifies and records each decision that the signer service keeps.
+    async fn take_in(&self, payment: Payment, status: &SignerStatus) -> Result<Payment, Refusal> {
+        let mut payment = payment;
+        for kept in status.decisions.iter().take(DECISIONS) {
+            match self.take_decision(&payment, kept).await {
+                Ok(after) => payment = after,
+                Err(refusal) if refusal.code == Code::StoreUnavailable => return Err(refusal),
+                Err(refusal) => self.refused_decision(&payment, kept, &refusal).await?,
+            }
+        }
+        Ok(payment)
+    }
+
+    async fn take_decision(&self, payment: &Payment, kept: &KeptDecision) -> Result<Payment, Refusal> {
+        let malformed =
+            || Refusal::new(Code::DigestMismatch, "the signer service keeps something that is not a decision document");
+        let document = DecisionDocument::parse(&kept.document).ok_or_else(malformed)?;
+        let decision = Decision {
+            signer: document.signer_id.parse()?,
+            choice: document.choice().ok_or_else(malformed)?,
+            reason: document.reason,
+            jws: kept.jws.clone(),
+            document: Some(kept.document.clone()),
+            source: Source::SignerService,
+        };
+        Ok(self.decide(&payment.terms.tenant, &payment.terms.payment_id, decision).await?.payment)
+    }
+
+    /// A decision that does not verify is audited once, however often it is shown again.
+    async fn refused_decision(&self, payment: &Payment, kept: &KeptDecision, refusal: &Refusal) -> Result<(), Refusal> {
+        let mut tx = self.store.begin().await?;
+        let seen = sha256_hex(format!("{}\n{}", kept.document, kept.jws));
+        let payment_id = payment.terms.payment_id.as_str();
+        if tx.remember_callback("refused-decision", &seen, payment_id).await? {
+            tracing::warn!(
+                payment.id = payment_id,
+                code = refusal.code.as_str(),
+                "a decision of the signer service was refused"
+            );
+            let act = Act::new("signer-service", "decision.refused")
+                .because(refusal.code.as_str())
+                .with(kept.document.clone());
+            tx.audit(self.note(payment, payment, &act));
+        }
+        Ok(tx.commit().await?)
+    }
+}

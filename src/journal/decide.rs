@@ -1,0 +1,241 @@
+//! Taking a decision in: verified against our own keys, counted once per person, guarded in the update.
+
+use super::reading::{decision_bytes, signer_of};
+use super::{Act, Journal, RACES, Selector, lost_race};
+use crate::domain::{
+    Choice, Code, DecisionId, Event, Payment, PaymentId, Principal, Reason, Refusal, SignerId, Standing, TenantId,
+    Vote, evaluate, is_requester,
+};
+use crate::proof::{DecisionDocument, PublicKey, claimed_key_id, verify_detached};
+use crate::store::{Guard, PinnedKey, StoredDecision, Tx};
+
+/// Which way a decision came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The signer brought it straight to us.
+    Mcp,
+    /// The signer service keeps it.
+    SignerService,
+}
+
+/// A decision that claims to be a signer's.
+#[derive(Debug, Clone)]
+pub struct Decision {
+    /// Whose it claims to be.
+    pub signer: SignerId,
+    /// What it says.
+    pub choice: Choice,
+    /// Why.
+    pub reason: String,
+    /// The detached JWS.
+    pub jws: String,
+    /// The document it says it signs; absent when it is rebuilt from the challenge.
+    pub document: Option<String>,
+    /// Which way it came.
+    pub source: Source,
+}
+
+/// What a decision came to.
+#[derive(Debug, Clone)]
+pub struct Verdict {
+    /// The payment now.
+    pub payment: Payment,
+    /// Whether this very decision had been recorded before.
+    pub replayed: bool,
+}
+
+impl Journal {
+    /// A signer's own decision, brought over MCP.
+    ///
+    /// *Errors*: `SIGNATURE_INVALID`, `SIGNER_NOT_ELIGIBLE`, `SELF_APPROVAL_FORBIDDEN`, `NONCE_CONSUMED`,
+    /// `PAYMENT_EXPIRED`, `PAYMENT_TERMINAL`, `PAYMENT_ON_MANUAL_HOLD`; each is audited.
+    #[tracing::instrument(name = "journal.decision.take", skip_all)]
+    pub async fn decide_as(
+        &self,
+        who: &Principal,
+        selector: &Selector,
+        choice: Choice,
+        reason: Reason,
+        jws: String,
+    ) -> Result<Verdict, Refusal> {
+        let signer = signer_of(who)?;
+        let payment = self.status(who, selector).await?;
+        let decision =
+            Decision { signer, choice, reason: reason.to_string(), jws, document: None, source: Source::Mcp };
+        let done = self.decide(&payment.terms.tenant, &payment.terms.payment_id, decision).await;
+        if let Err(refusal) = &done
+            && !refusal.code.entry().retryable
+        {
+            let mut tx = self.store.begin().await?;
+            let actor = who.actor();
+            tx.audit(self.note(
+                &payment,
+                &payment,
+                &Act::new(&actor, "decision.refused").because(refusal.code.as_str()),
+            ));
+            tx.commit().await?;
+        }
+        done
+    }
+
+    /// Verifies a decision and records it.
+    pub(super) async fn decide(
+        &self,
+        tenant: &TenantId,
+        payment_id: &PaymentId,
+        decision: Decision,
+    ) -> Result<Verdict, Refusal> {
+        for _ in 0..RACES {
+            match self.try_decide(tenant, payment_id, &decision).await {
+                Err(refusal) if lost_race(&refusal) => {}
+                done => return done,
+            }
+        }
+        Err(crate::store::StoreFault::Conflict.into())
+    }
+
+    async fn try_decide(
+        &self,
+        tenant: &TenantId,
+        payment_id: &PaymentId,
+        decision: &Decision,
+    ) -> Result<Verdict, Refusal> {
+        let mut tx = self.store.begin().await?;
+        let payment = tx
+            .payment(tenant.as_str(), payment_id)
+            .await?
+            .ok_or_else(|| Refusal::new(Code::PaymentNotFound, "there is no such payment"))?;
+        let (document, digest, key_id) = self.verify(&mut tx, &payment, decision).await?;
+        let mut earlier = tx.decisions(payment_id.as_str(), payment.round).await?;
+        if let Some(before) = earlier.iter().find(|before| before.signer_id == decision.signer.as_str()) {
+            if before.document == document {
+                return Ok(Verdict { payment, replayed: true });
+            }
+            return Err(Refusal::new(
+                Code::NonceConsumed,
+                format!("you have already decided this payment: {}", before.choice),
+            )
+            .about(payment.reference()));
+        }
+        let stored = StoredDecision {
+            decision_id: DecisionId::mint(tx.now(), self.entropy.u128()).to_string(),
+            signer_id: decision.signer.to_string(),
+            key_id,
+            choice: decision.choice.as_str().to_owned(),
+            reason: decision.reason.clone(),
+            document,
+            digest: digest.clone(),
+            jws: decision.jws.clone(),
+        };
+        let via = match decision.source {
+            Source::Mcp => "mcp",
+            Source::SignerService => "signer_service",
+        };
+        if !tx.insert_decision(payment_id.as_str(), payment.round, via, &stored).await? {
+            return Err(Refusal::new(Code::VersionConflict, "the same signer decided at the same moment"));
+        }
+        earlier.push(stored);
+        let standing = evaluate(&payment.terms.policy, &payment.terms, &votes(&earlier));
+        let actor = format!("signer:{}", decision.signer);
+        let word = format!("decision.{}", decision.choice.as_str());
+        let act = Act { guard: Guard::Decision { now: tx.now() }, ..Act::new(&actor, &word).with(digest) };
+        let event = Event::Decided { round: payment.round, standing, reason: decision.reason.clone() };
+        let applied = self.change(&mut tx, &payment, event, act.clone()).await?;
+        if !applied.changed(&payment) {
+            // A surplus approval of a signed payment: recorded, with no effect.
+            tx.audit(self.note(&payment, &payment, &Act { event: "decision.surplus", ..act }));
+        }
+        tx.commit().await?;
+        self.announce(&applied);
+        Ok(Verdict { payment: applied.payment, replayed: false })
+    }
+
+    /// Whether the decision is this signer's own answer to this round's challenge.
+    ///
+    /// Returns the canonical document, its digest, and the key that signed.
+    async fn verify(
+        &self,
+        tx: &mut Tx,
+        payment: &Payment,
+        decision: &Decision,
+    ) -> Result<(String, String, String), Refusal> {
+        let about = |refusal: Refusal| refusal.about(payment.reference());
+        if is_requester(&payment.terms, &decision.signer) {
+            return Err(about(Refusal::new(Code::SelfApprovalForbidden, "who asks for a payment can't approve it")));
+        }
+        let challenges = tx.challenges(payment.terms.payment_id.as_str(), payment.round).await?;
+        let challenge = challenges
+            .iter()
+            .find(|challenge| challenge.signer_id == decision.signer.as_str())
+            .filter(|_| payment.terms.policy.is_eligible(&decision.signer))
+            .ok_or_else(|| {
+                about(Refusal::new(Code::SignerNotEligible, "the policy does not ask this signer about this payment"))
+            })?;
+        let invalid = |why: &str| about(Refusal::of_field(Code::SignatureInvalid, "signature", why));
+        let key_id = claimed_key_id(&decision.jws).map_err(|fault| invalid(&fault.to_string()))?;
+        let (document, digest) =
+            decision_bytes(challenge, &payment.digest, &key_id, decision.choice, &decision.reason)?;
+        if let Some(given) = &decision.document
+            && *given != document
+        {
+            return Err(about(mismatch(given, payment)));
+        }
+        let keys = tx.pinned_keys(payment.terms.tenant.as_str(), decision.signer.as_str()).await?;
+        let key = active_key(&keys, &key_id)
+            .ok_or_else(|| invalid("no active key of this signer's has that kid; an operator enrols keys"))?;
+        verify_detached(&key, &key_id, &document, &decision.jws).map_err(|fault| invalid(&fault.to_string()))?;
+        Ok((document, digest, key_id))
+    }
+
+    /// Whether the quorum of a signed payment still holds: every counted signature verifies, by a key
+    /// that is active now, of a person whom both the snapshot and the current policy make eligible.
+    pub(super) async fn quorum_holds(&self, tx: &mut Tx, payment: &Payment) -> Result<bool, Refusal> {
+        let decisions = tx.decisions(payment.terms.payment_id.as_str(), payment.round).await?;
+        let mut standing = Vec::new();
+        for decision in decisions {
+            let keys = tx.pinned_keys(payment.terms.tenant.as_str(), &decision.signer_id).await?;
+            let valid = active_key(&keys, &decision.key_id)
+                .is_some_and(|key| verify_detached(&key, &decision.key_id, &decision.document, &decision.jws).is_ok())
+                && DecisionDocument::parse(&decision.document).is_some_and(|document| {
+                    document.payment_digest == payment.digest
+                        && document.signer_id == decision.signer_id
+                        && document.decision == decision.choice
+                });
+            if valid {
+                standing.push(decision);
+            }
+        }
+        let votes = votes(&standing);
+        let current = self.policy();
+        let complete = |standing| matches!(standing, Standing::Complete { .. });
+        Ok(complete(evaluate(&payment.terms.policy, &payment.terms, &votes))
+            && complete(evaluate(current.approval(), &payment.terms, &votes)))
+    }
+}
+
+/// The pinned key of that name, if it still counts.
+fn active_key(keys: &[PinnedKey], key_id: &str) -> Option<PublicKey> {
+    keys.iter()
+        .find(|key| key.key_id == key_id && key.revoked_at.is_none())
+        .and_then(|key| PublicKey::from_b64url(&key.public_key).ok())
+}
+
+fn votes(decisions: &[StoredDecision]) -> Vec<Vote> {
+    decisions
+        .iter()
+        .filter_map(|decision| {
+            let signer = decision.signer_id.parse().ok()?;
+            Some(Vote { signer, choice: Choice::from_name(&decision.choice)? })
+        })
+        .collect()
+}
+
+/// Why a given document is not the one that answers this round's challenge.
+fn mismatch(given: &str, payment: &Payment) -> Refusal {
+    match DecisionDocument::parse(given) {
+        Some(document) if document.payment_digest != payment.digest => {
+            Refusal::new(Code::SigningRoundStale, "the decision is about an earlier form of this payment")
+        }
+        _ => Refusal::new(Code::DigestMismatch, "the decision is not the answer to this payment's challenge"),
+    }
+}

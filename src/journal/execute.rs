@@ -1,0 +1,166 @@
+//! Carrying a payment out by the unknown-outcome protocol.
+//!
+//! The intent is durable before anything is sent; one attempt sends one request; any ambiguity is
+//! `unknown` and is asked about before anything is sent again; the same key is sent again only
+//! inside the resend window; "not found" is never "not paid". *Crash*: wherever a process dies, the
+//! next one finds the intent, looks the payment up at the rail and goes on from the answer.
+
+use std::time::Instant;
+
+use super::attempt::{Intent, Settlement, verdict};
+use super::create::document;
+use super::ports::{Cause, Lookup, Outcome, RailReceipt, Transfer, Trouble};
+use super::recorded::Recorded;
+use super::{Act, Journal};
+use crate::domain::{Code, Event, ExecutionStep, Finding, Payment, Refusal, execution_step, may_resend};
+use crate::store::{EffectKind, EffectState, Lease};
+
+impl Journal {
+    /// Does what a signed payment needs at the rail. The caller holds the lease.
+    #[tracing::instrument(name = "journal.payment.execute", skip_all, fields(payment.id = %payment.terms.payment_id))]
+    pub(super) async fn execute(&self, lease: &Lease, payment: Payment) -> Result<Payment, Refusal> {
+        crate::telemetry::trace_context::add_link(&tracing::Span::current(), &payment.terms.traceparent);
+        match execution_step(&payment, lease.claimed_at) {
+            ExecutionStep::Start => self.start(lease).await,
+            ExecutionStep::SendAgain => self.send_again(lease).await,
+            ExecutionStep::LookUp => self.look_up(lease, payment).await,
+            ExecutionStep::Wait => Ok(payment),
+        }
+    }
+
+    /// The first transaction of the first attempt: quorum re-verified, intent written.
+    async fn start(&self, lease: &Lease) -> Result<Payment, Refusal> {
+        let started = Instant::now();
+        let mut tx = self.store.begin().await?;
+        let payment = self.under_lease(&mut tx, lease).await?;
+        if !self.quorum_holds(&mut tx, &payment).await? {
+            let round = payment.round.saturating_add(1);
+            let (document, digest) = document(&payment.terms, round, &self.rules.audience)?;
+            let event = Event::QuorumLost { reason: "quorum_no_longer_holds".to_owned(), document, digest };
+            let actor = self.worker_actor();
+            let applied = self.change(&mut tx, &payment, event, Act::new(&actor, "execution.quorum_lost")).await?;
+            self.insert_challenges(&mut tx, &applied.payment).await?;
+            tx.commit().await?;
+            self.announce(&applied);
+            return Ok(applied.payment);
+        }
+        let intent = self.intent(&payment);
+        let (payment, recorded) = self.record(tx, started, &payment, vec![Event::ExecutionIntended], intent).await?;
+        self.send(lease, &payment, recorded).await
+    }
+
+    async fn send_again(&self, lease: &Lease) -> Result<Payment, Refusal> {
+        let started = Instant::now();
+        let mut tx = self.store.begin().await?;
+        let payment = self.under_lease(&mut tx, lease).await?;
+        let intent = self.intent(&payment);
+        let (payment, recorded) = self.record(tx, started, &payment, vec![Event::SendStarted], intent).await?;
+        self.send(lease, &payment, recorded).await
+    }
+
+    fn intent(&self, payment: &Payment) -> Intent {
+        let terms = &payment.terms;
+        let transfer = Transfer {
+            reference: terms.payment_id.to_string(),
+            order_id: terms.order_id.to_string(),
+            amount: terms.amount,
+            payer_account: terms.payer_account.to_string(),
+            payee_account: terms.payee_account.to_string(),
+            payee_name: terms.payee_name.to_string(),
+            purpose: terms.memo.to_string(),
+        };
+        Intent {
+            kind: EffectKind::RailExecute,
+            key: payment.execution_key(),
+            target: String::new(),
+            body: self.rail.prepare(&transfer),
+        }
+    }
+
+    /// One attempt, one request, then the second transaction.
+    async fn send(&self, lease: &Lease, payment: &Payment, recorded: Recorded) -> Result<Payment, Refusal> {
+        let outcome = self.rail.execute(&recorded).await;
+        let (state, words) = verdict(&outcome);
+        let event = match outcome {
+            Outcome::Done(RailReceipt { transfer_id }) => Event::RailConfirmed { transfer_id },
+            Outcome::Refused(trouble) => Event::RailRefused { code: failure_code(&trouble) },
+            Outcome::NotSent(trouble) => Event::RailNotSent { retry_after: trouble.retry_after },
+            Outcome::Unknown(trouble) => Event::RailUnknown { mismatch: trouble.cause == Cause::Mismatch },
+        };
+        let settlement = Settlement {
+            kind: EffectKind::RailExecute,
+            key: recorded.key(),
+            state,
+            outcome: words,
+            event,
+            release: Some(lease),
+        };
+        self.settle(payment.terms.payment_id.as_str(), settlement).await
+    }
+
+    /// Asks the rail; then settles, sends the same key again if that is safe, or waits.
+    async fn look_up(&self, lease: &Lease, payment: Payment) -> Result<Payment, Refusal> {
+        let key = payment.execution_key();
+        let effect = self
+            .store
+            .read()
+            .await?
+            .effect(&key)
+            .await?
+            .ok_or_else(|| Refusal::new(Code::Internal, "an intended payment has no recorded intent"))?;
+        let found = self.rail.lookup(payment.terms.payment_id.as_str(), &effect.body).await;
+        let (finding, words) = finding(found);
+        crate::telemetry::metrics::effect(EffectKind::RailExecute.as_str(), "looked_up");
+        tracing::info!(payment.id = %payment.terms.payment_id, finding = %words, "looked a payment up at the rail");
+
+        let started = Instant::now();
+        let mut tx = self.store.begin().await?;
+        let current = self.under_lease(&mut tx, lease).await?;
+        let event = Event::LookedUp(finding.clone());
+        let sends_again = finding == Finding::NotFound && may_resend(&current, tx.now(), &self.rules.timing);
+        if sends_again {
+            let intent = self.intent(&current);
+            let (payment, recorded) =
+                self.record(tx, started, &current, vec![event, Event::SendStarted], intent).await?;
+            return self.send(lease, &payment, recorded).await;
+        }
+        if let Some(state) = settled_by(&finding) {
+            tx.settle(&key, state, &format!("look-up: {words}")).await?;
+        }
+        let actor = self.worker_actor();
+        let act = Act::new(&actor, "rail.execute.looked_up").because(words);
+        let applied = self.change(&mut tx, &current, event, act).await?;
+        tx.release(lease).await?;
+        tx.commit().await?;
+        self.announce(&applied);
+        Ok(applied.payment)
+    }
+}
+
+fn failure_code(trouble: &Trouble) -> String {
+    match (&trouble.code, trouble.cause) {
+        (Some(code), _) => code.clone(),
+        (None, Cause::Unauthorized) => "rail_unauthorized".to_owned(),
+        (None, cause) => format!("rail_{}", cause.as_str()),
+    }
+}
+
+fn finding(lookup: Lookup) -> (Finding, String) {
+    match lookup {
+        Lookup::Found(RailReceipt { transfer_id }) => (Finding::Found { transfer_id }, "found".to_owned()),
+        Lookup::FoundRefused(trouble) => {
+            (Finding::FoundRefused { code: failure_code(&trouble) }, format!("refused: {trouble}"))
+        }
+        Lookup::Differs => (Finding::Differs, "differs".to_owned()),
+        Lookup::NotFound => (Finding::NotFound, "not found".to_owned()),
+        Lookup::Inconclusive(trouble) => (Finding::Inconclusive, format!("inconclusive: {trouble}")),
+    }
+}
+
+fn settled_by(finding: &Finding) -> Option<EffectState> {
+    match finding {
+        Finding::Found { .. } => Some(EffectState::Done),
+        Finding::FoundRefused { .. } => Some(EffectState::Refused),
+        Finding::Differs | Finding::NotFound | Finding::Inconclusive => None,
+    }
+}

@@ -1,0 +1,37 @@
+//! Callbacks of the signer service: verified before they get here, seen once, a hint to look.
+
+use super::{Act, Journal, RACES, lost_race};
+use crate::domain::{Code, Event, Refusal};
+
+impl Journal {
+    /// Notes that the signer service has news of a payment; the worker then asks it.
+    ///
+    /// Returns whether the event was new. *Errors*: `PAYMENT_NOT_FOUND`, and nothing is remembered,
+    /// so that the sender repeats it; `STORE_UNAVAILABLE` likewise.
+    pub async fn hint(&self, event_id: &str, payment_id: &str) -> Result<bool, Refusal> {
+        for _ in 0..RACES {
+            match self.try_hint(event_id, payment_id).await {
+                Err(refusal) if lost_race(&refusal) => {}
+                done => return done,
+            }
+        }
+        Err(crate::store::StoreFault::Conflict.into())
+    }
+
+    async fn try_hint(&self, event_id: &str, payment_id: &str) -> Result<bool, Refusal> {
+        let mut tx = self.store.begin().await?;
+        let payment = tx
+            .payment_for_work(payment_id)
+            .await?
+            .ok_or_else(|| Refusal::new(Code::PaymentNotFound, "the callback names no payment of ours"))?;
+        if !tx.remember_callback("signer", event_id, payment_id).await? {
+            return Ok(false);
+        }
+        let applied = self
+            .change(&mut tx, &payment, Event::Hinted, Act::new("signer-service", "callback.received").because(event_id))
+            .await?;
+        tx.commit().await?;
+        self.announce(&applied);
+        Ok(true)
+    }
+}

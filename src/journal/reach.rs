@@ -1,0 +1,219 @@
+//! Reaching the signers: register once a round, notify by number, give up into a person's hands.
+
+use std::time::Instant;
+
+use super::attempt::{Intent, Settlement, signer_refusal, signer_trouble, verdict};
+use super::ports::{Notified, Outcome, Registered, Registration};
+use super::reading::{challenge_of, is_open};
+use super::{Act, Journal};
+use crate::domain::{Asker, Event, Payment, Principal, Reach, Refusal, SignerTrouble};
+use crate::store::{EffectKind, EffectState, Lease};
+
+/// What a request to reach the signers came to.
+#[derive(Debug, Clone)]
+pub struct Reaching {
+    /// The payment now.
+    pub payment: Payment,
+    /// Trouble with the signer service itself, if that is why nobody was reached.
+    pub trouble: Option<Refusal>,
+}
+
+impl Journal {
+    /// Reaches the signers now, on a caller's request.
+    ///
+    /// Does nothing beyond what is already under way: an agent's repeated call uses no attempt up.
+    pub async fn notify(&self, who: &Principal, selector: &super::Selector, asker: Asker) -> Result<Reaching, Refusal> {
+        let mut tx = self.store.begin().await?;
+        let payment = Self::select(&mut tx, who, selector).await?;
+        let actor = who.actor();
+        let applied =
+            self.change(&mut tx, &payment, Event::NotifyRequested(asker), Act::new(&actor, "notify.requested")).await?;
+        let due = is_open(&applied.payment) && applied.payment.notice.next_at.is_some_and(|at| at <= tx.now());
+        let token = self.mint_token(&tx);
+        let until = tx.now().plus(self.rules.timing.lease);
+        let payment_id = payment.terms.payment_id.to_string();
+        let lease = Lease { payment_id: payment_id.clone(), token, claimed_at: tx.now() };
+        let claimed = due && tx.claim(&payment_id, &self.rules.node, &lease.token, until).await?;
+        tx.commit().await?;
+        if !claimed {
+            // Not due, or the worker is at it this moment.
+            return Ok(Reaching { payment: applied.payment, trouble: None });
+        }
+        self.reach(&lease, applied.payment, true).await
+    }
+
+    /// Registers the round if need be, then notifies. The caller holds the lease; `last` gives it back.
+    #[tracing::instrument(name = "journal.signers.reach", skip_all, fields(payment.id = %payment.terms.payment_id))]
+    pub(super) async fn reach(&self, lease: &Lease, payment: Payment, last: bool) -> Result<Reaching, Refusal> {
+        let registered = match self.ensure_registered(lease, payment).await? {
+            Ok(payment) => payment,
+            Err((payment, trouble)) => {
+                if last {
+                    self.release(lease).await?;
+                }
+                let trouble = signer_refusal(trouble, &payment);
+                return Ok(Reaching { payment, trouble: Some(trouble) });
+            }
+        };
+        if !is_open(&registered) {
+            if last {
+                self.release(lease).await?;
+            }
+            return Ok(Reaching { payment: registered, trouble: None });
+        }
+        self.send_notification(lease, last).await
+    }
+
+    async fn send_notification(&self, lease: &Lease, last: bool) -> Result<Reaching, Refusal> {
+        let started = Instant::now();
+        let mut tx = self.store.begin().await?;
+        let payment = self.under_lease(&mut tx, lease).await?;
+        let number = payment.notice.settled.saturating_add(1);
+        let key =
+            format!("{}:{}:r{}:n{number}", payment.terms.payment_id, EffectKind::SignerNotify.as_str(), payment.round);
+        let intent = Intent {
+            kind: EffectKind::SignerNotify,
+            key,
+            target: payment.notice.signer_ref.clone(),
+            body: self.signer.prepare_notify(payment.round, number, &payment.asked()),
+        };
+        let (payment, recorded) = self.record(tx, started, &payment, vec![Event::NotifyStarted], intent).await?;
+        let outcome = self.signer.notify(&recorded).await;
+        let (state, words) = verdict(&outcome);
+        let (reach, outcome) = match outcome {
+            Outcome::Done(Notified::Reached) => (Reach::Reached, words),
+            Outcome::Done(Notified::Unreachable { reason }) => (Reach::Unreachable, format!("unreachable: {reason}")),
+            Outcome::Refused(trouble) | Outcome::NotSent(trouble) | Outcome::Unknown(trouble) => {
+                (Reach::Troubled(signer_trouble(&trouble)), words)
+            }
+        };
+        let trouble = match &reach {
+            Reach::Troubled(trouble) => Some(*trouble),
+            Reach::Reached | Reach::Unreachable => None,
+        };
+        let settlement = Settlement {
+            kind: EffectKind::SignerNotify,
+            key: recorded.key(),
+            state,
+            outcome,
+            event: Event::Notified { number, reach },
+            release: last.then_some(lease),
+        };
+        let payment = self.settle(payment.terms.payment_id.as_str(), settlement).await?;
+        let trouble = trouble.map(|trouble| signer_refusal(trouble, &payment));
+        Ok(Reaching { payment, trouble })
+    }
+
+    /// Makes the payment's round known to the signer service, once.
+    ///
+    /// The inner error is the signer service's trouble with the payment as it stands then.
+    pub(super) async fn ensure_registered(
+        &self,
+        lease: &Lease,
+        payment: Payment,
+    ) -> Result<Result<Payment, (Payment, SignerTrouble)>, Refusal> {
+        if payment.notice.registered_round >= payment.round {
+            return Ok(Ok(payment));
+        }
+        let kind = EffectKind::SignerRegister;
+        let payment_id = payment.terms.payment_id.to_string();
+        let key = format!("{payment_id}:{}:r{}", kind.as_str(), payment.round);
+        if let Some(known) = self.registered_before(&key, &payment).await? {
+            let settlement = Settlement {
+                kind,
+                key: &key,
+                state: EffectState::Done,
+                outcome: "found by look-up".to_owned(),
+                event: Event::Registered { signer_ref: known.id, round: known.round },
+                release: None,
+            };
+            return Ok(Ok(self.settle(&payment_id, settlement).await?));
+        }
+        let started = Instant::now();
+        let mut tx = self.store.begin().await?;
+        let payment = self.under_lease(&mut tx, lease).await?;
+        let challenges = tx.challenges(&payment_id, payment.round).await?;
+        let registration = Registration {
+            reference: payment_id.clone(),
+            round: payment.round,
+            payload: payment.document.clone(),
+            payment_digest: payment.digest.clone(),
+            challenges: challenges.iter().map(challenge_of).collect(),
+            expires_at: payment.terms.expires_at,
+        };
+        let intent = Intent { kind, key, target: String::new(), body: self.signer.prepare_register(&registration) };
+        let (payment, recorded) = self.record(tx, started, &payment, vec![Event::NotifyStarted], intent).await?;
+        let outcome = self.signer.register(&recorded).await;
+        let (state, words) = verdict(&outcome);
+        let (event, trouble) = match outcome {
+            Outcome::Done(Registered { id, round }) => (Event::Registered { signer_ref: id, round }, None),
+            Outcome::Refused(trouble) | Outcome::NotSent(trouble) | Outcome::Unknown(trouble) => {
+                let trouble = signer_trouble(&trouble);
+                (Event::RegisterTroubled(trouble), Some(trouble))
+            }
+        };
+        let settlement = Settlement { kind, key: recorded.key(), state, outcome: words, event, release: None };
+        let payment = self.settle(payment.terms.payment_id.as_str(), settlement).await?;
+        Ok(match trouble {
+            None => Ok(payment),
+            Some(trouble) => Err((payment, trouble)),
+        })
+    }
+
+    /// Asks first when an earlier attempt to register is in doubt.
+    async fn registered_before(&self, key: &str, payment: &Payment) -> Result<Option<Registered>, Refusal> {
+        let earlier = self.store.read().await?.effect(key).await?;
+        let in_doubt = earlier.is_some_and(|row| {
+            row.state == EffectState::Intended.as_str() || row.state == EffectState::Unknown.as_str()
+        });
+        if !in_doubt {
+            return Ok(None);
+        }
+        let found = self.signer.find(payment.terms.payment_id.as_str()).await;
+        Ok(found.ok().flatten().filter(|known| known.round == payment.round))
+    }
+
+    /// Tells the signer service that no more decisions are wanted. The caller holds the lease.
+    pub(super) async fn tell_closed(&self, lease: &Lease) -> Result<Payment, Refusal> {
+        let started = Instant::now();
+        let kind = EffectKind::SignerCancel;
+        let mut tx = self.store.begin().await?;
+        let payment = self.under_lease(&mut tx, lease).await?;
+        let payment_id = payment.terms.payment_id.to_string();
+        let intent = Intent {
+            kind,
+            key: format!("{payment_id}:{}:r{}", kind.as_str(), payment.round),
+            target: payment.notice.signer_ref.clone(),
+            body: self.signer.prepare_close(closing_word(&payment)),
+        };
+        let (_, recorded) = self.record(tx, started, &payment, Vec::new(), intent).await?;
+        let outcome = self.signer.close(&recorded).await;
+        let (state, words) = verdict(&outcome);
+        let done = matches!(outcome, Outcome::Done(()) | Outcome::Refused(_));
+        let settlement = Settlement {
+            kind,
+            key: recorded.key(),
+            state,
+            outcome: words,
+            event: Event::CloseTold { done },
+            release: None,
+        };
+        self.settle(&payment_id, settlement).await
+    }
+}
+
+/// Why no more decisions are wanted, in the signer contract's words.
+fn closing_word(payment: &Payment) -> &'static str {
+    use crate::domain::Status;
+    match payment.status {
+        Status::Created
+        | Status::AwaitingSigner
+        | Status::SignerUnreachable
+        | Status::NeedManual
+        | Status::Cancelled => "cancelled",
+        Status::Signed | Status::Executed => "signed",
+        Status::Rejected => "rejected",
+        Status::Expired => "expired",
+        Status::Failed => "failed",
+    }
+}

@@ -1,0 +1,48 @@
+//! Spans and defaults that the journal goes by; from configuration.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::ports::{Dedup, RailCaps};
+use crate::domain::{Account, Currency, Timing};
+
+/// Spans and defaults.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// This process, as leases and audit name it.
+    pub node: String,
+    /// What payment documents are made for: the protected resource.
+    pub audience: String,
+    /// The spans of the state machine.
+    pub timing: Timing,
+    /// When the worker notifies by itself.
+    pub auto_notify_after: Duration,
+    /// How long decisions are accepted.
+    pub expires_after: Duration,
+    /// How long after that a signed payment may be started.
+    pub execute_within: Duration,
+    /// The currency of a request that names none.
+    pub currency: Currency,
+    /// Currencies accepted.
+    pub currencies: BTreeSet<&'static str>,
+    /// The payee of a request that names none.
+    pub payee: Option<Account>,
+    /// Who pays.
+    pub payer: Account,
+    /// How many due payments one tick takes.
+    pub batch: i64,
+}
+
+/// How long the same key may be sent again: well inside the rail's memory of it.
+///
+/// Half the key's life, at most twelve hours: a request that is still on its way when the rail
+/// forgets the key would otherwise be carried out beside the one sent again.
+pub fn resend_window(caps: RailCaps) -> Option<Duration> {
+    const LONGEST: Duration = Duration::from_secs(12 * 3600);
+    match caps.dedup {
+        Dedup::None => None,
+        Dedup::Ttl(life) => Some((life / 2).min(LONGEST)),
+        // Still bounded: after half a day of doubt a person should look.
+        Dedup::Forever => Some(Duration::from_secs(30 * 24 * 3600)),
+    }
+}

@@ -1,0 +1,140 @@
+//! Challenges, decisions and the pinned keys that verify them.
+
+use sqlx::FromRow;
+
+use super::engine::{Session, Tx, on};
+use super::fault::StoreFault;
+use crate::domain::Timestamp;
+
+/// A single-use challenge as stored.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct StoredChallenge {
+    /// The person asked.
+    pub signer_id: String,
+    /// 32 random bytes, base64url.
+    pub nonce: String,
+    /// Unix microseconds.
+    pub issued_at: i64,
+    /// Unix microseconds.
+    pub expires_at: i64,
+}
+
+/// A verified decision as stored.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct StoredDecision {
+    /// Our id for it.
+    pub decision_id: String,
+    /// The person.
+    pub signer_id: String,
+    /// The key that signed.
+    pub key_id: String,
+    /// `approve` or `reject`.
+    pub choice: String,
+    /// The person's words.
+    pub reason: String,
+    /// The canonical decision document.
+    pub document: String,
+    /// Its digest.
+    pub digest: String,
+    /// The detached JWS.
+    pub jws: String,
+}
+
+/// A signer's public key as pinned.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct PinnedKey {
+    /// Whose.
+    pub signer_id: String,
+    /// Its name.
+    pub key_id: String,
+    /// The raw Ed25519 key, base64url.
+    pub public_key: String,
+    /// Since when it no longer counts, Unix microseconds.
+    pub revoked_at: Option<i64>,
+}
+
+impl Session {
+    /// The challenges of a round.
+    pub async fn challenges(&mut self, payment_id: &str, round: i64) -> Result<Vec<StoredChallenge>, StoreFault> {
+        Ok(on!(self, conn => sqlx::query_as("SELECT signer_id, nonce, issued_at, expires_at FROM challenges \
+              WHERE payment_id = $1 AND round = $2 ORDER BY signer_id")
+            .bind(payment_id).bind(round).fetch_all(conn).await)?)
+    }
+
+    /// The decisions of a round.
+    pub async fn decisions(&mut self, payment_id: &str, round: i64) -> Result<Vec<StoredDecision>, StoreFault> {
+        Ok(
+            on!(self, conn => sqlx::query_as("SELECT decision_id, signer_id, key_id, choice, reason, document, digest, jws \
+              FROM decisions WHERE payment_id = $1 AND round = $2 ORDER BY signer_id")
+            .bind(payment_id).bind(round).fetch_all(conn).await)?,
+        )
+    }
+
+    /// A signer's keys.
+    pub async fn pinned_keys(&mut self, tenant: &str, signer_id: &str) -> Result<Vec<PinnedKey>, StoreFault> {
+        Ok(on!(self, conn => sqlx::query_as("SELECT signer_id, key_id, public_key, revoked_at FROM signer_keys \
+              WHERE tenant = $1 AND signer_id = $2 ORDER BY key_id")
+            .bind(tenant).bind(signer_id).fetch_all(conn).await)?)
+    }
+}
+
+impl Tx {
+    /// Stores a round's challenge for one signer.
+    pub async fn insert_challenge(
+        &mut self,
+        payment_id: &str,
+        round: i64,
+        challenge: &StoredChallenge,
+    ) -> Result<(), StoreFault> {
+        on!(self, conn => sqlx::query("INSERT INTO challenges (payment_id, round, signer_id, nonce, issued_at, expires_at) \
+              VALUES ($1,$2,$3,$4,$5,$6)")
+            .bind(payment_id).bind(round).bind(&challenge.signer_id).bind(&challenge.nonce)
+            .bind(challenge.issued_at).bind(challenge.expires_at)
+            .execute(conn).await.map(drop))?;
+        Ok(())
+    }
+
+    /// Stores a verified decision; `false` when this person has already decided in this round.
+    pub async fn insert_decision(
+        &mut self,
+        payment_id: &str,
+        round: i64,
+        via: &str,
+        decision: &StoredDecision,
+    ) -> Result<bool, StoreFault> {
+        let now = self.now().micros();
+        let inserted = on!(self, conn => sqlx::query("INSERT INTO decisions (decision_id, payment_id, round, signer_id, key_id, \
+                choice, reason, document, digest, jws, via, decided_at) \
+              VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12) ON CONFLICT (payment_id, round, signer_id) DO NOTHING")
+            .bind(&decision.decision_id).bind(payment_id).bind(round).bind(&decision.signer_id).bind(&decision.key_id)
+            .bind(&decision.choice).bind(&decision.reason).bind(&decision.document).bind(&decision.digest)
+            .bind(&decision.jws).bind(via).bind(now)
+            .execute(conn).await?.rows_affected());
+        Ok(inserted == 1)
+    }
+
+    /// Pins a signer's public key; `false` when that name or that key is already pinned.
+    pub async fn pin_key(&mut self, tenant: &str, key: &PinnedKey, enrolled_by: &str) -> Result<bool, StoreFault> {
+        let now = self.now().micros();
+        let pinned = on!(self, conn => sqlx::query("INSERT INTO signer_keys (tenant, signer_id, key_id, public_key, enrolled_by, enrolled_at) \
+              VALUES ($1,$2,$3,$4,$5,$6) ON CONFLICT DO NOTHING")
+            .bind(tenant).bind(&key.signer_id).bind(&key.key_id).bind(&key.public_key).bind(enrolled_by).bind(now)
+            .execute(conn).await?.rows_affected());
+        Ok(pinned == 1)
+    }
+
+    /// Revokes a signer's key from now on; `false` when there is no such active key.
+    pub async fn revoke_key(
+        &mut self,
+        tenant: &str,
+        signer_id: &str,
+        key_id: &str,
+        at: Timestamp,
+    ) -> Result<bool, StoreFault> {
+        let revoked = on!(self, conn => sqlx::query("UPDATE signer_keys SET revoked_at = $1 \
+              WHERE tenant = $2 AND signer_id = $3 AND key_id = $4 AND revoked_at IS NULL")
+            .bind(at.micros()).bind(tenant).bind(signer_id).bind(key_id)
+            .execute(conn).await?.rows_affected());
+        Ok(revoked == 1)
+    }
+}

@@ -1,0 +1,260 @@
+//! Everything that differs between SQLite and PostgreSQL.
+
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction};
+
+use super::audit::AuditNote;
+use super::fault::StoreFault;
+use crate::ambient::Clock;
+use crate::domain::Timestamp;
+
+/// Runs one body against whichever engine `$session` speaks to, type-checked for both.
+macro_rules! on {
+    ($session:expr, $conn:ident => $body:expr) => {
+        match $session.reach() {
+            crate::store::engine::Reach::Lite($conn) => $body,
+            crate::store::engine::Reach::Pg($conn) => $body,
+        }
+    };
+}
+pub(super) use on;
+
+/// Which database it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// Embedded, one process.
+    Sqlite,
+    /// Shared by any number of processes.
+    Postgres,
+}
+
+#[derive(Debug, Clone)]
+enum Pools {
+    /// One connection writes, so that writers wait in turn; others read.
+    Lite {
+        write: SqlitePool,
+        read: SqlitePool,
+    },
+    Pg(PgPool),
+}
+
+/// The database.
+#[derive(Debug, Clone)]
+pub struct Store {
+    pools: Pools,
+    clock: Arc<dyn Clock>,
+}
+
+/// A connection: enough to read; see [`Tx`] for writing.
+#[derive(Debug)]
+pub struct Session(Link);
+
+#[derive(Debug)]
+enum Link {
+    LiteRead(PoolConnection<Sqlite>),
+    LiteTx(Transaction<'static, Sqlite>),
+    PgRead(PoolConnection<Postgres>),
+    PgTx(Transaction<'static, Postgres>),
+}
+
+/// The engine's own connection.
+pub(super) enum Reach<'a> {
+    Lite(&'a mut SqliteConnection),
+    Pg(&'a mut PgConnection),
+}
+
+impl Session {
+    pub(super) fn reach(&mut self) -> Reach<'_> {
+        match &mut self.0 {
+            Link::LiteRead(conn) => Reach::Lite(conn),
+            Link::LiteTx(tx) => Reach::Lite(tx),
+            Link::PgRead(conn) => Reach::Pg(conn),
+            Link::PgTx(tx) => Reach::Pg(tx),
+        }
+    }
+
+    pub(super) fn engine(&self) -> Engine {
+        match self.0 {
+            Link::LiteRead(_) | Link::LiteTx(_) => Engine::Sqlite,
+            Link::PgRead(_) | Link::PgTx(_) => Engine::Postgres,
+        }
+    }
+}
+
+/// A write transaction. Dropped without [`Tx::commit`], it never happened.
+#[derive(Debug)]
+pub struct Tx {
+    session: Session,
+    now: Timestamp,
+    pub(super) notes: Vec<AuditNote>,
+}
+
+impl std::ops::Deref for Tx {
+    type Target = Session;
+    fn deref(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl std::ops::DerefMut for Tx {
+    fn deref_mut(&mut self) -> &mut Session {
+        &mut self.session
+    }
+}
+
+impl Tx {
+    /// The store's time, read once at the start of the transaction.
+    pub const fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Writes the audit entries and commits.
+    ///
+    /// *Crash*: before this returns, nothing happened; after it, everything did.
+    pub async fn commit(mut self) -> Result<(), StoreFault> {
+        self.write_audit().await?;
+        match self.session.0 {
+            Link::LiteTx(tx) => tx.commit().await?,
+            Link::PgTx(tx) => tx.commit().await?,
+            Link::LiteRead(_) | Link::PgRead(_) => {}
+        }
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Opens the database at `url`: `sqlite://path` or `postgres://…`.
+    ///
+    /// *Errors*: `Unavailable` when it can't be reached, `Refused` for a URL that is neither.
+    pub async fn open(url: &str, pool: u32, busy: Duration, clock: Arc<dyn Clock>) -> Result<Self, StoreFault> {
+        let pools = if url.starts_with("sqlite:") {
+            let options = SqliteConnectOptions::from_str(url)?
+                .create_if_missing(true)
+                .journal_mode(SqliteJournalMode::Wal)
+                // NORMAL can lose committed transactions at power loss.
+                .synchronous(SqliteSynchronous::Full)
+                .busy_timeout(busy);
+            let write =
+                SqlitePoolOptions::new().max_connections(1).acquire_timeout(busy).connect_with(options.clone()).await?;
+            let read = SqlitePoolOptions::new()
+                .max_connections(pool.max(1))
+                .acquire_timeout(busy)
+                .connect_lazy_with(options.read_only(true).create_if_missing(false));
+            Pools::Lite { write, read }
+        } else {
+            let options = PgConnectOptions::from_str(url)?;
+            let pool =
+                PgPoolOptions::new().max_connections(pool.max(1)).acquire_timeout(busy).connect_with(options).await?;
+            Pools::Pg(pool)
+        };
+        Ok(Self { pools, clock })
+    }
+
+    /// Brings the schema up to date.
+    pub async fn migrate(&self) -> Result<(), sqlx::migrate::MigrateError> {
+        match &self.pools {
+            Pools::Lite { write, .. } => sqlx::migrate!("migrations/sqlite").run(write).await,
+            Pools::Pg(pool) => sqlx::migrate!("migrations/postgres").run(pool).await,
+        }
+    }
+
+    /// Which database it is.
+    pub const fn engine(&self) -> Engine {
+        match self.pools {
+            Pools::Lite { .. } => Engine::Sqlite,
+            Pools::Pg(_) => Engine::Postgres,
+        }
+    }
+
+    /// A connection to read with.
+    pub async fn read(&self) -> Result<Session, StoreFault> {
+        Ok(Session(match &self.pools {
+            Pools::Lite { read, .. } => Link::LiteRead(read.acquire().await?),
+            Pools::Pg(pool) => Link::PgRead(pool.acquire().await?),
+        }))
+    }
+
+    /// Begins a write transaction.
+    ///
+    /// SQLite takes the write lock at once (`BEGIN IMMEDIATE`): a transaction that reads first and
+    /// writes later would fail at once when another commits between.
+    pub async fn begin(&self) -> Result<Tx, StoreFault> {
+        match &self.pools {
+            Pools::Lite { write, .. } => {
+                let tx = write.begin_with("BEGIN IMMEDIATE").await?;
+                Ok(Tx { session: Session(Link::LiteTx(tx)), now: self.clock.now(), notes: Vec::new() })
+            }
+            Pools::Pg(pool) => {
+                let mut tx = pool.begin().await?;
+                let now: i64 = sqlx::query_scalar(POSTGRES_NOW).fetch_one(&mut *tx).await?;
+                let now = Timestamp::from_micros(now).plus_micros(self.clock.shift());
+                Ok(Tx { session: Session(Link::PgTx(tx)), now, notes: Vec::new() })
+            }
+        }
+    }
+
+    /// When the next row is due, and the store's time: one query.
+    pub async fn next_due(&self) -> Result<(Option<Timestamp>, Timestamp), StoreFault> {
+        let (due, now): (Option<i64>, i64) = match &self.pools {
+            Pools::Lite { read, .. } => {
+                let due: Option<i64> = sqlx::query_scalar(SQLITE_DUE).fetch_one(read).await?;
+                (due, self.clock.now().micros())
+            }
+            Pools::Pg(pool) => {
+                let (due, now): (Option<i64>, i64) = sqlx::query_as(POSTGRES_DUE).fetch_one(pool).await?;
+                (due, now.saturating_add(self.clock.shift()))
+            }
+        };
+        Ok((due.map(Timestamp::from_micros), Timestamp::from_micros(now)))
+    }
+
+    /// Whether the database answers.
+    pub async fn ping(&self) -> Result<(), StoreFault> {
+        let mut session = self.read().await?;
+        let _: i64 = on!(session, conn => sqlx::query_scalar("SELECT CAST(1 AS BIGINT)").fetch_one(conn).await)?;
+        Ok(())
+    }
+
+    /// Closes all connections.
+    pub async fn close(&self) {
+        match &self.pools {
+            Pools::Lite { write, read } => {
+                read.close().await;
+                write.close().await;
+            }
+            Pools::Pg(pool) => pool.close().await,
+        }
+    }
+}
+
+const POSTGRES_NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
+const SQLITE_DUE: &str = "SELECT MIN(next_wake_at) FROM payments WHERE next_wake_at IS NOT NULL";
+const POSTGRES_DUE: &str = "SELECT MIN(next_wake_at), CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) \
+     FROM payments WHERE next_wake_at IS NOT NULL";
+
+/// The claim of due rows: oldest first, none that another holds.
+///
+/// The lease predicate stands in the sub-select and outside, so that a row claimed in between is
+/// not claimed again.
+pub(super) const fn claim_statement(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Sqlite => {
+            "UPDATE payments SET lease_owner = $1, lease_token = $2, lease_until = $3 \
+             WHERE lease_until <= $4 AND payment_id IN (SELECT payment_id FROM payments \
+               WHERE next_wake_at <= $4 AND lease_until <= $4 ORDER BY next_wake_at LIMIT $5) \
+             RETURNING payment_id"
+        }
+        Engine::Postgres => {
+            "UPDATE payments SET lease_owner = $1, lease_token = $2, lease_until = $3 \
+             WHERE lease_until <= $4 AND payment_id IN (SELECT payment_id FROM payments \
+               WHERE next_wake_at <= $4 AND lease_until <= $4 ORDER BY next_wake_at LIMIT $5 FOR UPDATE SKIP LOCKED) \
+             RETURNING payment_id"
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What came in before: idempotency keys of callers, ids of callbacks.
+
+use sqlx::FromRow;
+
+use super::engine::{Session, Tx, on};
+use super::fault::StoreFault;
+
+/// Whose key, for which operation.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyScope<'a> {
+    /// The tenant.
+    pub tenant: &'a str,
+    /// The agent.
+    pub agent: &'a str,
+    /// The tool.
+    pub operation: &'a str,
+}
+
+/// What a caller's key stands for.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct KeyBinding {
+    /// SHA-256 of the request.
+    pub fingerprint: String,
+    /// The payment it made.
+    pub payment_id: String,
+}
+
+impl Session {
+    /// What a caller's key stands for, if it was used.
+    pub async fn key_binding(&mut self, scope: KeyScope<'_>, key: &str) -> Result<Option<KeyBinding>, StoreFault> {
+        Ok(on!(self, conn => sqlx::query_as("SELECT fingerprint, payment_id FROM idempotency \
+              WHERE tenant = $1 AND agent = $2 AND operation = $3 AND idempotency_key = $4")
+            .bind(scope.tenant).bind(scope.agent).bind(scope.operation).bind(key)
+            .fetch_optional(conn).await)?)
+    }
+}
+
+impl Tx {
+    /// Binds a caller's key to what it made; `false` when another request was first.
+    pub async fn bind_key(&mut self, scope: KeyScope<'_>, key: &str, binding: &KeyBinding) -> Result<bool, StoreFault> {
+        let now = self.now().micros();
+        let bound = on!(self, conn => sqlx::query("INSERT INTO idempotency (tenant, agent, operation, idempotency_key, \
+                fingerprint, payment_id, created_at) VALUES ($1,$2,$3,$4,$5,$6,$7) ON CONFLICT DO NOTHING")
+            .bind(scope.tenant).bind(scope.agent).bind(scope.operation).bind(key).bind(&binding.fingerprint)
+            .bind(&binding.payment_id).bind(now)
+            .execute(conn).await?.rows_affected());
+        Ok(bound == 1)
+    }
+
+    /// Remembers a callback's id; `false` when it was seen before.
+    pub async fn remember_callback(
+        &mut self,
+        source: &str,
+        event_id: &str,
+        payment_id: &str,
+    ) -> Result<bool, StoreFault> {
+        let now = self.now().micros();
+        let new = on!(self, conn => sqlx::query("INSERT INTO callbacks (source, event_id, payment_id, received_at) \
+              VALUES ($1,$2,$3,$4) ON CONFLICT DO NOTHING")
+            .bind(source).bind(event_id).bind(payment_id).bind(now)
+            .execute(conn).await?.rows_affected());
+        Ok(new == 1)
+    }
+}

@@ -1,0 +1,27 @@
+//! The database: SQLite embedded, PostgreSQL for more than one replica; one SQL text for both.
+//!
+//! To add a query: write one method on [`Session`] (reads) or [`Tx`] (writes) with a body inside
+//! `on!`, which type-checks it once per engine. Parameters are `$1…$n`; columns are text or
+//! 64-bit integers; a column that can be NULL is read as `Option`, because the SQLite driver reads
+//! NULL into an `i64` as 0. Everything that differs between the engines is in `engine`.
+//!
+//! *Invariant*: a write is a compare-and-set, or an insert that a unique index judges.
+
+mod approvals;
+mod audit;
+mod effects;
+mod engine;
+mod fault;
+mod inbox;
+mod lease;
+mod payments;
+mod row;
+
+pub use approvals::{PinnedKey, StoredChallenge, StoredDecision};
+pub use audit::{AuditNote, AuditRow};
+pub use effects::{EffectKind, EffectRow, EffectState, NewEffect};
+pub use engine::{Engine, Session, Store, Tx};
+pub use fault::StoreFault;
+pub use inbox::{KeyBinding, KeyScope};
+pub use lease::Lease;
+pub use payments::{Guard, Listing};

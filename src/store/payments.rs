@@ -1,0 +1,156 @@
+//! Payments: insert, read, compare-and-set.
+
+use super::engine::{Session, Tx, on};
+use super::fault::StoreFault;
+use super::row::PaymentRow;
+use crate::domain::{Payment, PaymentId, Status, Timestamp};
+
+/// What the update itself checks beside the version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guard {
+    /// The version alone.
+    Version,
+    /// A decision: the round is current, the time has not run out, and nobody holds the payment.
+    Decision {
+        /// The store's time.
+        now: Timestamp,
+    },
+}
+
+/// A page of payments, newest first.
+#[derive(Debug, Clone, Default)]
+pub struct Listing {
+    /// Only this agent's; empty for all of the tenant's.
+    pub agent: String,
+    /// Only in this state.
+    pub status: Option<Status>,
+    /// Only payments with an id below this one; empty for the first page.
+    pub before: String,
+    /// How many at most.
+    pub limit: i64,
+}
+
+/// One payment of a tenant.
+const BY_ID: &str = "SELECT * FROM payments WHERE tenant = $1 AND payment_id = $2";
+/// An order's latest payment.
+const BY_ORDER: &str =
+    "SELECT * FROM payments WHERE tenant = $1 AND order_id = $2 ORDER BY created_at DESC, payment_id DESC LIMIT 1";
+/// A page; the agent's index serves an agent, the primary key everyone else.
+const LIST: &str = "SELECT * FROM payments WHERE tenant = $1 AND ($2 = '' OR agent = $2) AND ($3 = '' OR status = $3) \
+     AND ($4 = '' OR payment_id < $4) ORDER BY payment_id DESC LIMIT $5";
+/// Those that accept decisions.
+const OPEN: &str = "SELECT * FROM payments WHERE tenant = $1 \
+     AND status IN ('CREATED','AWAITING_SIGNER','SIGNER_UNREACHABLE','NEED_MANUAL') \
+     AND ($2 = '' OR payment_id > $2) ORDER BY payment_id LIMIT $3";
+/// Those that a person should look at.
+const ATTENTION: &str = "SELECT * FROM payments WHERE tenant = $1 \
+     AND (status = 'NEED_MANUAL' OR attention <> '' OR phase = 'unknown') \
+     AND ($2 = '' OR payment_id > $2) ORDER BY payment_id LIMIT $3";
+
+fn all(rows: Vec<PaymentRow>) -> Result<Vec<Payment>, StoreFault> {
+    rows.into_iter().map(Payment::try_from).collect()
+}
+
+impl Session {
+    /// A tenant's payment.
+    pub async fn payment(&mut self, tenant: &str, payment_id: &PaymentId) -> Result<Option<Payment>, StoreFault> {
+        let row: Option<PaymentRow> = on!(self, conn => sqlx::query_as(BY_ID)
+            .bind(tenant).bind(payment_id.as_str()).fetch_optional(conn).await)?;
+        row.map(Payment::try_from).transpose()
+    }
+
+    /// The latest payment of a tenant's order.
+    pub async fn payment_by_order(&mut self, tenant: &str, order_id: &str) -> Result<Option<Payment>, StoreFault> {
+        let row: Option<PaymentRow> = on!(self, conn => sqlx::query_as(BY_ORDER)
+            .bind(tenant).bind(order_id).fetch_optional(conn).await)?;
+        row.map(Payment::try_from).transpose()
+    }
+
+    /// A payment of whatever tenant, for the worker.
+    pub async fn payment_for_work(&mut self, payment_id: &str) -> Result<Option<Payment>, StoreFault> {
+        let row: Option<PaymentRow> = on!(self, conn => sqlx::query_as("SELECT * FROM payments WHERE payment_id = $1")
+            .bind(payment_id).fetch_optional(conn).await)?;
+        row.map(Payment::try_from).transpose()
+    }
+
+    /// A page of a tenant's payments, newest first.
+    pub async fn payments(&mut self, tenant: &str, listing: &Listing) -> Result<Vec<Payment>, StoreFault> {
+        let status = listing.status.map_or("", Status::as_str);
+        let rows: Vec<PaymentRow> = on!(self, conn => sqlx::query_as(LIST)
+            .bind(tenant).bind(&listing.agent).bind(status).bind(&listing.before).bind(listing.limit)
+            .fetch_all(conn).await)?;
+        all(rows)
+    }
+
+    /// A page of the payments that accept decisions, oldest first.
+    pub async fn open_payments(&mut self, tenant: &str, after: &str, limit: i64) -> Result<Vec<Payment>, StoreFault> {
+        let rows: Vec<PaymentRow> = on!(self, conn => sqlx::query_as(OPEN)
+            .bind(tenant).bind(after).bind(limit).fetch_all(conn).await)?;
+        all(rows)
+    }
+
+    /// A page of the payments that a person should look at, oldest first.
+    pub async fn attention(&mut self, tenant: &str, after: &str, limit: i64) -> Result<Vec<Payment>, StoreFault> {
+        let rows: Vec<PaymentRow> = on!(self, conn => sqlx::query_as(ATTENTION)
+            .bind(tenant).bind(after).bind(limit).fetch_all(conn).await)?;
+        all(rows)
+    }
+}
+
+const INSERT: &str = "INSERT INTO payments (payment_id, tenant, order_id, version, status, reason, round, amount_minor, \
+     currency, payer_account, payee_account, payee_name, memo, agent, principal, wish, policy, fingerprint, document, \
+     digest, traceparent, created_at, updated_at, expires_at, execute_by, approvals, signer_ref, registered_round, \
+     notify_settled, notify_attempts, notify_last, notify_at, check_at, phase, attempt_group, sends, not_sent, queries, \
+     execute_at, last_send_at, resend_until, cancel_requested_at, transfer_id, tell_at, tell_attempts, held_at, attention, \
+     next_wake_at) VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21,$22,$23,$24,$25,$26,\
+     $27,$28,$29,$30,$31,$32,$33,$34,$35,$36,$37,$38,$39,$40,$41,$42,$43,$44,$45,$46,$47,$48) ON CONFLICT DO NOTHING";
+
+const UPDATE: &str = "UPDATE payments SET version = $1, status = $2, reason = $3, round = $4, document = $5, digest = $6, \
+     updated_at = $7, approvals = $8, signer_ref = $9, registered_round = $10, notify_settled = $11, notify_attempts = $12, \
+     notify_last = $13, notify_at = $14, check_at = $15, phase = $16, attempt_group = $17, sends = $18, not_sent = $19, \
+     queries = $20, execute_at = $21, last_send_at = $22, resend_until = $23, cancel_requested_at = $24, transfer_id = $25, \
+     tell_at = $26, tell_attempts = $27, held_at = $28, attention = $29, next_wake_at = $30 \
+     WHERE payment_id = $31 AND version = $32 \
+     AND ($33 = 0 OR (round = $34 AND expires_at > $33 AND held_at IS NULL))";
+
+impl Tx {
+    /// Inserts a new payment; `false` when the order already has an open or executed one.
+    pub async fn insert_payment(&mut self, payment: &Payment) -> Result<bool, StoreFault> {
+        let row = PaymentRow::of(payment)?;
+        let inserted = on!(self, conn => sqlx::query(INSERT)
+            .bind(row.payment_id).bind(row.tenant).bind(row.order_id).bind(row.version).bind(row.status).bind(row.reason)
+            .bind(row.round).bind(row.amount_minor).bind(row.currency).bind(row.payer_account).bind(row.payee_account)
+            .bind(row.payee_name).bind(row.memo).bind(row.agent).bind(row.principal).bind(row.wish).bind(row.policy)
+            .bind(row.fingerprint).bind(row.document).bind(row.digest).bind(row.traceparent).bind(row.created_at)
+            .bind(row.updated_at).bind(row.expires_at).bind(row.execute_by).bind(row.approvals).bind(row.signer_ref)
+            .bind(row.registered_round).bind(row.notify_settled).bind(row.notify_attempts).bind(row.notify_last)
+            .bind(row.notify_at).bind(row.check_at).bind(row.phase).bind(row.attempt_group).bind(row.sends)
+            .bind(row.not_sent).bind(row.queries).bind(row.execute_at).bind(row.last_send_at).bind(row.resend_until)
+            .bind(row.cancel_requested_at).bind(row.transfer_id).bind(row.tell_at).bind(row.tell_attempts)
+            .bind(row.held_at).bind(row.attention).bind(row.next_wake_at)
+            .execute(conn).await?.rows_affected());
+        Ok(inserted == 1)
+    }
+
+    /// Stores `after` if the row still is `before`.
+    ///
+    /// *Errors*: `Conflict` when it is not, or when `guard` no longer holds: reload and decide again.
+    pub async fn save_payment(&mut self, before: &Payment, after: &Payment, guard: Guard) -> Result<(), StoreFault> {
+        let row = PaymentRow::of(after)?;
+        let deadline = match guard {
+            Guard::Version => 0,
+            Guard::Decision { now } => now.micros(),
+        };
+        let saved = on!(self, conn => sqlx::query(UPDATE)
+            .bind(row.version).bind(row.status).bind(row.reason).bind(row.round).bind(row.document).bind(row.digest)
+            .bind(row.updated_at).bind(row.approvals).bind(row.signer_ref).bind(row.registered_round)
+            .bind(row.notify_settled).bind(row.notify_attempts).bind(row.notify_last).bind(row.notify_at)
+            .bind(row.check_at).bind(row.phase).bind(row.attempt_group).bind(row.sends).bind(row.not_sent)
+            .bind(row.queries).bind(row.execute_at).bind(row.last_send_at).bind(row.resend_until)
+            .bind(row.cancel_requested_at).bind(row.transfer_id).bind(row.tell_at).bind(row.tell_attempts)
+            .bind(row.held_at).bind(row.attention).bind(row.next_wake_at)
+            .bind(row.payment_id).bind(before.version).bind(deadline).bind(before.round)
+            .execute(conn).await?.rows_affected());
+        if saved == 1 { Ok(()) } else { Err(StoreFault::Conflict) }
+    }
+}
