@@ -19,3 +19,4 @@ pub mod journal;
 pub mod proof;
 pub mod store;
 pub mod telemetry;
+pub mod tools;

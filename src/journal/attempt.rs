@@ -7,7 +7,7 @@ use super::recorded::Recorded;
 use super::{Act, Journal, RACES, lost_race};
 use crate::domain::{Code, EffectId, Event, Payment, Refusal};
 use crate::store::{EffectKind, EffectState, Lease, NewEffect, StoreFault, Tx};
-use crate::telemetry::metrics;
+use crate::telemetry::metrics::metrics;
 
 /// A side effect about to be recorded.
 pub(super) struct Intent {
@@ -91,7 +91,7 @@ impl Journal {
     /// Fenced by version, not by lease: a confirmed result is recordable by whoever learns it, and
     /// the state machine makes every late or repeated outcome harmless.
     pub(super) async fn settle(&self, payment_id: &str, settlement: Settlement<'_>) -> Result<Payment, Refusal> {
-        metrics::effect(settlement.kind.as_str(), settlement.state.as_str());
+        metrics().effect(settlement.kind.as_str(), settlement.state.as_str());
         for _ in 0..RACES {
             match self.try_settle(payment_id, &settlement).await {
                 Err(refusal) if lost_race(&refusal) => {}

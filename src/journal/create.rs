@@ -125,14 +125,10 @@ impl Journal {
         {
             return replay(&mut tx, who, &bound, &terms).await;
         }
-        if let Some(earlier) = tx.payment_by_order(tenant, terms.order_id.as_str()).await? {
-            if let Some(created) = answer_by_order(who, draft, &terms, earlier)? {
-                if let Some(key) = &draft.request.key {
-                    bind(&mut tx, scope, key, &created.payment).await?;
-                    tx.commit().await?;
-                }
-                return Ok(created);
-            }
+        if let Some(earlier) = tx.payment_by_order(tenant, terms.order_id.as_str()).await?
+            && let Some(created) = answer_by_order(who, draft, &terms, earlier)?
+        {
+            return Ok(created);
         }
         let (document, digest) = document(&terms, 1, &self.rules.audience)?;
         let auto = at.plus(self.rules.auto_notify_after);
@@ -157,7 +153,7 @@ impl Journal {
         });
         tx.commit().await?;
         tracing::Span::current().record("payment.id", payment.terms.payment_id.as_str());
-        crate::telemetry::metrics::transition(payment.status.as_str());
+        crate::telemetry::metrics::metrics().transition(payment.status.as_str());
         Ok(Created { payment, replayed: false })
     }
 

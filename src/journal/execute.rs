@@ -110,7 +110,7 @@ impl Journal {
             .ok_or_else(|| Refusal::new(Code::Internal, "an intended payment has no recorded intent"))?;
         let found = self.rail.lookup(payment.terms.payment_id.as_str(), &effect.body).await;
         let (finding, words) = finding(found);
-        crate::telemetry::metrics::effect(EffectKind::RailExecute.as_str(), "looked_up");
+        crate::telemetry::metrics::metrics().effect(EffectKind::RailExecute.as_str(), "looked_up");
         tracing::info!(payment.id = %payment.terms.payment_id, finding = %words, "looked a payment up at the rail");
 
         let started = Instant::now();

@@ -50,7 +50,7 @@ pub use work::Progress;
 use crate::ambient::Entropy;
 use crate::domain::{Applied, Effect, Event, LeaseToken, Moment, Payment, Policy, Refusal, apply};
 use crate::store::{AuditNote, Guard, Store, Tx};
-use crate::telemetry::metrics;
+use crate::telemetry::metrics::metrics;
 use ports::{PresencePort, RailPort, SignerPort};
 
 /// What a journal is made of.
@@ -179,7 +179,7 @@ impl Journal {
         for effect in &applied.effects {
             match effect {
                 Effect::Announce { from, to } => {
-                    metrics::transition(to.as_str());
+                    metrics().transition(to.as_str());
                     tracing::info!(payment.id = id, from = from.as_str(), to = to.as_str(), reason = %payment.reason, "payment changed state");
                 }
                 Effect::Raise(reason) => {

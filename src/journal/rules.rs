@@ -38,11 +38,11 @@ pub struct Rules {
 /// Half the key's life, at most twelve hours: a request that is still on its way when the rail
 /// forgets the key would otherwise be carried out beside the one sent again.
 pub fn resend_window(caps: RailCaps) -> Option<Duration> {
-    const LONGEST: Duration = Duration::from_secs(12 * 3600);
+    const LONGEST: Duration = Duration::from_hours(12);
     match caps.dedup {
         Dedup::None => None,
         Dedup::Ttl(life) => Some((life / 2).min(LONGEST)),
         // Still bounded: after half a day of doubt a person should look.
-        Dedup::Forever => Some(Duration::from_secs(30 * 24 * 3600)),
+        Dedup::Forever => Some(Duration::from_hours(720)),
     }
 }

@@ -1,0 +1,78 @@
+//! What agents, signers and operators can do, as tools: arguments in, structured results out.
+//!
+//! To add a tool: a row in `catalogue`, a handler beside its kind, an arm in [`Desk::call`], and its
+//! name in `config/policy.toml`. Handlers get a verified [`Principal`] and the journal, nothing else.
+//! Business states are successes; a [`Refusal`] is an error result with a stable code.
+
+mod agent;
+mod arguments;
+mod catalogue;
+mod operator;
+mod reply;
+mod signer;
+
+use std::sync::Arc;
+
+pub use arguments::Arguments;
+pub use catalogue::{TOOLS, ToolSpec, find, names};
+pub use reply::{Reply, error_object};
+
+use crate::domain::{Code, Principal, Refusal};
+use crate::journal::Journal;
+
+/// The tools over one journal.
+#[derive(Debug, Clone)]
+pub struct Desk {
+    journal: Arc<Journal>,
+}
+
+impl Desk {
+    /// The tools over `journal`.
+    pub const fn new(journal: Arc<Journal>) -> Self {
+        Self { journal }
+    }
+
+    /// The tools that `who` may use, by name.
+    pub fn granted(&self, who: &Principal) -> Vec<&'static ToolSpec> {
+        let policy = self.journal.policy();
+        TOOLS.iter().filter(|tool| self.exists(tool) && policy.grants(&who.roles, tool.name)).collect()
+    }
+
+    /// The tool of that exact name, if this deployment has it.
+    pub fn tool(&self, name: &str) -> Option<&'static ToolSpec> {
+        find(name).filter(|tool| self.exists(tool))
+    }
+
+    fn exists(&self, tool: &ToolSpec) -> bool {
+        !tool.dev_only || self.journal.has_presence_switch()
+    }
+
+    /// Carries out one call.
+    ///
+    /// The grant is judged here, on the tool that is really called, whatever a list or a header said.
+    pub async fn call(&self, who: &Principal, tool: &ToolSpec, arguments: Result<Arguments, Refusal>) -> Result<Reply, Refusal> {
+        if !self.journal.policy().grants(&who.roles, tool.name) {
+            self.journal.audit_forbidden(who, tool.name).await?;
+            return Err(Refusal::new(Code::ForbiddenTool, format!("your role does not grant {}; tools/list shows what it grants", tool.name)));
+        }
+        let arguments = arguments?;
+        let journal = &self.journal;
+        match tool.name {
+            "create_payment" => agent::create_payment(journal, who, arguments).await,
+            "notify_signer" => agent::notify_signer(journal, who, arguments).await,
+            "get_payment_status" => agent::get_payment_status(journal, who, arguments).await,
+            "get_sign_link" => agent::get_sign_link(journal, who, arguments).await,
+            "check_sign_status" => agent::check_sign_status(journal, who, arguments).await,
+            "cancel_payment" => agent::cancel_payment(journal, who, arguments).await,
+            "list_payments" => agent::list_payments(journal, who, arguments).await,
+            "list_approvals" => signer::list_approvals(journal, who, arguments).await,
+            "get_approval" => signer::get_approval(journal, who, arguments).await,
+            "confirm_signing" => signer::confirm_signing(journal, who, arguments).await,
+            "reject_signing" => signer::reject_signing(journal, who, arguments).await,
+            "list_attention" => operator::list_attention(journal, who, arguments).await,
+            "resend_notification" => operator::resend_notification(journal, who, arguments).await,
+            "simulate_signer_online" => operator::simulate_signer_online(journal, arguments).await,
+            _ => Err(Refusal::new(Code::Internal, "the tool has no handler")),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The operator's tools: see what is stuck, set it going again.
+
+use serde_json::json;
+
+use super::arguments::Arguments;
+use super::reply::{Reply, summary};
+use crate::domain::{Asker, Payment, Principal, Refusal, SignerId};
+use crate::journal::Journal;
+
+pub(super) async fn list_attention(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+    let cursor = arguments.cursor()?;
+    arguments.done()?;
+    let page = journal.attention(who, cursor.as_ref()).await?;
+    let rows: Vec<_> = page.payments.iter().map(stuck).collect();
+    let reply = Reply::list(format!("{} on this page need a person", rows.len())).with("payments", json!(rows));
+    Ok(match page.next {
+        Some(cursor) => reply.with("next_cursor", json!(cursor)),
+        None => reply,
+    })
+}
+
+fn stuck(payment: &Payment) -> serde_json::Value {
+    let mut row = summary(payment);
+    if let Some(row) = row.as_object_mut() {
+        row.insert("reason".to_owned(), json!(payment.reason));
+        row.insert("attention".to_owned(), json!(payment.attention.iter().map(|reason| reason.as_str()).collect::<Vec<_>>()));
+        row.insert("phase".to_owned(), json!(payment.execution.phase.as_str()));
+        row.insert("attempts".to_owned(), json!(payment.notice.attempts));
+    }
+    row
+}
+
+pub(super) async fn resend_notification(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+    let selector = arguments.selector()?;
+    arguments.done()?;
+    let reaching = journal.notify(who, &selector, Asker::Operator).await?;
+    match reaching.trouble {
+        Some(refusal) => Err(refusal),
+        None => Ok(Reply::about(&reaching.payment)),
+    }
+}
+
+pub(super) async fn simulate_signer_online(journal: &Journal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+    let signer: SignerId = arguments.required_text("signer_id")?.parse()?;
+    let online = arguments.flag("online")?.ok_or_else(|| Refusal::invalid("online", "is required"))?;
+    arguments.done()?;
+    journal.set_presence(&signer, online).await?;
+    Ok(Reply::list(format!("{signer} is now {}", if online { "online" } else { "offline" }))
+        .with("signer_id", json!(signer.as_str()))
+        .with("online", json!(online)))
+}

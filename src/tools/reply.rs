@@ -1,0 +1,162 @@
+//! A payment as a tool's result: small, structured, and clear about what to do next.
+
+use serde_json::{Map, Value, json};
+
+use crate::domain::{Payment, Phase, Refusal, Status, Timestamp};
+
+/// A successful result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The structured content.
+    pub body: Map<String, Value>,
+}
+
+impl Reply {
+    /// A result about one payment.
+    pub fn about(payment: &Payment) -> Self {
+        let advice = advice(payment);
+        let terms = &payment.terms;
+        let mut body = Map::new();
+        let mut put = |key: &str, value: Value| body.insert(key.to_owned(), value);
+        put("success", json!(true));
+        put("status", json!(payment.status.as_str()));
+        put("order_id", json!(terms.order_id.as_str()));
+        put("payment_id", json!(terms.payment_id.as_str()));
+        put("message", json!(advice.message));
+        put("next_action", json!(advice.next_action));
+        if let Some(millis) = advice.retry_after_ms {
+            put("retry_after_ms", json!(millis));
+        }
+        put("amount", json!(terms.amount.decimal()));
+        put("amount_minor", json!(terms.amount.minor()));
+        put("currency", json!(terms.amount.currency().code()));
+        put("approvals", json!({"have": payment.approvals, "need": terms.policy.required()}));
+        put("execution", json!({"phase": payment.execution.phase.as_str()}));
+        if !payment.reason.is_empty() {
+            put("reason", json!(payment.reason.chars().take(160).collect::<String>()));
+        }
+        if payment.execution.cancel_requested_at.is_some() && !payment.status.is_terminal() {
+            put("cancel", json!("CANCEL_PENDING"));
+        }
+        if !payment.attention.is_empty() {
+            put("attention", json!(payment.attention.iter().map(|reason| reason.as_str()).collect::<Vec<_>>()));
+        }
+        if !payment.execution.transfer_id.is_empty() {
+            put("transfer_id", json!(payment.execution.transfer_id));
+        }
+        put("expires_at", json!(terms.expires_at.rfc3339()));
+        put("version", json!(payment.version));
+        Self { body }
+    }
+
+    /// A result that is not about one payment.
+    pub fn list(message: impl Into<String>) -> Self {
+        let mut body = Map::new();
+        body.insert("success".to_owned(), json!(true));
+        body.insert("status".to_owned(), json!("OK"));
+        body.insert("message".to_owned(), json!(message.into()));
+        Self { body }
+    }
+
+    /// The same result with one more member.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: Value) -> Self {
+        self.body.insert(key.to_owned(), value);
+        self
+    }
+}
+
+/// One payment of a list.
+pub(super) fn summary(payment: &Payment) -> Value {
+    let terms = &payment.terms;
+    json!({
+        "payment_id": terms.payment_id.as_str(),
+        "order_id": terms.order_id.as_str(),
+        "status": payment.status.as_str(),
+        "amount": terms.amount.decimal(),
+        "currency": terms.amount.currency().code(),
+        "created_at": terms.created_at.rfc3339(),
+    })
+}
+
+struct Advice {
+    message: String,
+    next_action: &'static str,
+    retry_after_ms: Option<u64>,
+}
+
+/// What a model should understand and do: one sentence, one action.
+fn advice(payment: &Payment) -> Advice {
+    let say = |message: &str, next_action, retry_after_ms| Advice { message: message.to_owned(), next_action, retry_after_ms };
+    let never_tried = payment.notice.attempts == 0 && payment.notice.settled == 0;
+    match payment.status {
+        Status::Created if never_tried => {
+            say("The payment is recorded. Call notify_signer; if you do not, the gateway does soon.", "notify_signer", None)
+        }
+        Status::Created => say(
+            "The payment is recorded. The signer service can't be used now; the gateway goes on trying by itself.",
+            "wait",
+            Some(until_next(payment)),
+        ),
+        Status::AwaitingSigner => say(
+            "A signer has been notified and must approve. Do not loop: ask again later, or tell your user it is waiting.",
+            "wait",
+            Some(15_000),
+        ),
+        Status::SignerUnreachable => say(
+            "The signer can't be reached now. The gateway goes on trying by itself; this is not an error, do not create another payment.",
+            "wait",
+            Some(until_next(payment)),
+        ),
+        Status::NeedManual => say(
+            "The gateway's attempts are used up and an operator has been asked. A late signature still counts. Tell your user and stop.",
+            "inform_user",
+            Some(60_000),
+        ),
+        Status::Signed if payment.execution.phase == Phase::Unknown => say(
+            "Signed and sent; whether the money moved is not known yet. The gateway is asking the rail. Never pay this again another way.",
+            "wait",
+            Some(5_000),
+        ),
+        Status::Signed => say("Signed; the payment is being carried out.", "wait", Some(1_000)),
+        Status::Executed => say("The money has moved, once. Nothing is left to do.", "done", None),
+        Status::Rejected => say("A signer rejected the payment. Tell your user why.", "inform_user", None),
+        Status::Expired => say("The payment's time ran out; no money moved. A new payment needs a new idempotency_key.", "inform_user", None),
+        Status::Cancelled => say("The payment was called off; no money moved.", "done", None),
+        Status::Failed => say("The rail refused the payment; no money moved. Tell your user why.", "inform_user", None),
+    }
+}
+
+/// Milliseconds from the last change to the next attempt; a hint, not a clock.
+fn until_next(payment: &Payment) -> u64 {
+    let wait = payment.notice.next_at.map(|at| Timestamp::since(at, payment.updated_at)).unwrap_or_default();
+    u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).clamp(1_000, 60_000)
+}
+
+/// A refusal as the error object of a tool result.
+pub fn error_object(refusal: &Refusal, request_id: &str) -> Map<String, Value> {
+    let entry = refusal.code.entry();
+    let mut body = Map::new();
+    let mut put = |key: &str, value: Value| body.insert(key.to_owned(), value);
+    put("success", json!(false));
+    put("error_code", json!(entry.name));
+    put("category", json!(entry.category));
+    put("error_message", json!(refusal.message));
+    put("message", json!(refusal.message));
+    put("retryable", json!(entry.retryable));
+    if let Some(millis) = refusal.retry_after_ms() {
+        put("retry_after_ms", json!(millis));
+    }
+    if let Some(field) = refusal.field {
+        put("field", json!(field));
+    }
+    put("next_action", json!(entry.next_action));
+    put("next_actions", json!([entry.next_action]));
+    if let Some(payment) = &refusal.payment {
+        put("status", json!(payment.status));
+        put("order_id", json!(payment.order_id));
+        put("payment_id", json!(payment.payment_id));
+    }
+    put("request_id", json!(request_id));
+    body
+}
