@@ -12,8 +12,10 @@
 //! 5. Only [`app`] and [`cli`] wire everything; [`signer`] and [`sandbox`] import `domain`,
 //!    `proof` and the leaves, so they share signed bytes with the gateway and nothing else.
 
+pub mod adapters;
 pub mod ambient;
 pub mod config;
 pub mod domain;
 pub mod journal;
 pub mod proof;
+pub mod sandbox;

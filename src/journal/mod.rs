@@ -4,3 +4,5 @@ pub mod ports;
 mod recorded;
 
 pub use recorded::Recorded;
+#[cfg(test)]
+pub(crate) use recorded::for_test;
