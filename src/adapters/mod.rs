@@ -9,9 +9,20 @@
 
 mod http;
 mod rail;
+#[cfg(test)]
+mod script;
 mod signer;
 mod verdict;
 mod wire;
+
+#[cfg(test)]
+mod http_tests;
+#[cfg(test)]
+mod rail_tests;
+#[cfg(test)]
+mod sandbox_tests;
+#[cfg(test)]
+mod signer_tests;
 
 pub use http::{Endpoint, EndpointFault};
 pub use rail::RailClient;

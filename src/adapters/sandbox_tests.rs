@@ -1,0 +1,1 @@
+//! The rail client against the real sandbox.
