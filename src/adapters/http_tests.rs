@@ -82,6 +82,8 @@ async fn whatever_ends_without_a_whole_answer_is_no_answer_and_is_sent_once() {
         (Step::SayHang(half.to_owned()), Cause::Timeout),
         (Step::SayHang("HTTP/1.1 200 OK\r\n".to_owned()), Cause::Timeout),
         (Step::Hang, Cause::Timeout),
+        (Step::Drip("HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n".to_owned()), Cause::Timeout),
+        (Step::Drip("HTTP/1.1 200 OK\r\n".to_owned()), Cause::Timeout),
         (Step::SayClose(long), Cause::Garbage),
         (Step::SayClose(endless), Cause::Garbage),
     ];

@@ -24,6 +24,8 @@ pub(super) enum Step {
     Hang,
     /// Sends these bytes, then nothing for a long time.
     SayHang(String),
+    /// Sends these bytes, then one byte every 100 ms for a long time: never silent, never done.
+    Drip(String),
     /// Answers, then closes in the instant the next request on the connection has been read.
     SayThenDropNext(String),
 }
@@ -113,10 +115,17 @@ async fn serve(mut stream: TcpStream, steps: Arc<Mutex<VecDeque<Step>>>, log: Ar
                 stream.set_zero_linger().unwrap();
                 return;
             }
-            Step::Hang => tokio::time::sleep(Duration::from_secs(60)).await,
+            Step::Hang => tokio::time::sleep(Duration::from_mins(1)).await,
             Step::SayHang(text) => {
                 stream.write_all(text.as_bytes()).await.unwrap();
-                tokio::time::sleep(Duration::from_secs(60)).await;
+                tokio::time::sleep(Duration::from_mins(1)).await;
+            }
+            Step::Drip(text) => {
+                stream.write_all(text.as_bytes()).await.unwrap();
+                while stream.write_all(b"x").await.is_ok() {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                return;
             }
             Step::SayThenDropNext(text) => {
                 stream.write_all(text.as_bytes()).await.unwrap();

@@ -1,5 +1,5 @@
 //! The signer client against a scripted service.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may stop at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -50,6 +50,8 @@ impl Reply {
 
 impl Desk {
     /// Takes one transfer from arrival to answer. Runs on its own, whether or not the caller waits.
+    ///
+    /// An empty `key` is one that was missing or not usable.
     pub(super) async fn take(&self, key: &str, body: &[u8]) -> Result<Reply, sqlx::Error> {
         let order = Order::parse(body);
         let body_sha256 = sha256_hex(body);
@@ -65,6 +67,10 @@ impl Desk {
             tokio::time::sleep(delay).await;
         }
         let reply = match &order {
+            Ok(_) if key.is_empty() => {
+                let message = "Idempotency-Key is missing or not usable";
+                Reply::Whole(Reached::refusal(400, "invalid_request", message))
+            }
             Ok(order) => self.act(kind, &arrival, order).await?,
             Err(no) => Reply::Whole(no.answer.clone()),
         };

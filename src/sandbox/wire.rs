@@ -19,6 +19,12 @@ struct OrderBody {
     purpose: String,
 }
 
+/// The least that tells what a body that is no transfer was about.
+#[derive(Deserialize)]
+struct Named {
+    reference: String,
+}
+
 /// A transfer to carry out; checked.
 #[derive(Debug, Clone)]
 pub(super) struct Order {
@@ -43,8 +49,10 @@ impl Order {
             reference: reference.to_owned(),
             answer: Reached::refusal(status, code, message),
         };
-        let told: OrderBody =
-            serde_json::from_slice(body).map_err(|_| no("", 400, "invalid_request", "the body is not a transfer"))?;
+        let told: OrderBody = serde_json::from_slice(body).map_err(|_| {
+            let named = serde_json::from_slice::<Named>(body).map(|named| named.reference).unwrap_or_default();
+            no(&named, 400, "invalid_request", "the body is not a transfer")
+        })?;
         let bad = |field: &str| no(&told.reference, 400, "invalid_request", &format!("{field} is not usable"));
         if told.reference.is_empty() || told.reference.len() > 128 {
             return Err(bad("reference"));
