@@ -12,11 +12,19 @@
 //! 5. Only [`app`] and [`cli`] wire everything; [`signer`] and [`sandbox`] import `domain`,
 //!    `proof` and the leaves, so they share signed bytes with the gateway and nothing else.
 
+pub mod adapters;
 pub mod ambient;
+pub mod app;
+pub mod cli;
 pub mod config;
 pub mod domain;
+pub mod http;
 pub mod journal;
+pub mod lifecycle;
 pub mod proof;
+pub mod sandbox;
+pub mod signer;
 pub mod store;
 pub mod telemetry;
 pub mod tools;
+pub mod worker;

@@ -43,7 +43,7 @@ pub use reach::Reaching;
 pub use reading::{Approval, ApprovalForm, Page, Selector};
 pub use recorded::Recorded;
 #[cfg(test)]
-pub(crate) use recorded::for_test as recorded_for_test;
+pub(crate) use recorded::for_test;
 pub use rules::{Rules, resend_window};
 pub use work::Progress;
 

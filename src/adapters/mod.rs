@@ -1,0 +1,29 @@
+//! The way out: each adapter speaks one contract and says what an answer proves.
+//!
+//! [`SignerClient`] implements the signer service's port (docs/signer-contract.md) and
+//! [`RailClient`] the rail's (docs/rail-contract.md). Both stand on one HTTP client that sends a
+//! side effect at most once a try and never again behind anyone's back.
+//!
+//! *Invariant*: nothing here decides about a payment. An answer is told apart by what it proves,
+//! and what proves nothing is `Unknown`.
+
+mod http;
+mod rail;
+#[cfg(test)]
+mod script;
+mod signer;
+mod verdict;
+mod wire;
+
+#[cfg(test)]
+mod http_tests;
+#[cfg(test)]
+mod rail_tests;
+#[cfg(test)]
+mod sandbox_tests;
+#[cfg(test)]
+mod signer_tests;
+
+pub use http::{Endpoint, EndpointFault};
+pub use rail::RailClient;
+pub use signer::SignerClient;
