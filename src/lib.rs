@@ -17,3 +17,4 @@ pub mod config;
 pub mod domain;
 pub mod journal;
 pub mod proof;
+pub mod signer;

@@ -1,0 +1,1 @@
+//! The service, driven as its callers drive it.
