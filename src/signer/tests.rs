@@ -1,1 +1,0 @@
-//! The service, driven as its callers drive it.
