@@ -34,7 +34,8 @@ CREATE TABLE challenges (
     PRIMARY KEY (payment_id, signer_id)
 ) STRICT;
 
--- One decision a signer, of the current round only.
+-- Decisions of the current round only. One a signer, where the directory's key verified it; what
+-- could not be verified here takes nobody's place.
 CREATE TABLE decisions (
     decision_id TEXT    NOT NULL PRIMARY KEY CHECK (decision_id <> ''),
     payment_id  TEXT    NOT NULL REFERENCES payments (id),
@@ -43,9 +44,11 @@ CREATE TABLE decisions (
     decision    TEXT    NOT NULL CHECK (decision IN ('approve', 'reject')),
     document    TEXT    NOT NULL,
     jws         TEXT    NOT NULL,
+    verified    INTEGER NOT NULL CHECK (verified IN (0, 1)),
     decided_at  INTEGER NOT NULL,
-    UNIQUE (payment_id, round, signer_id)
+    UNIQUE (payment_id, round, signer_id, document, jws, verified)
 ) STRICT;
+CREATE UNIQUE INDEX decisions_verified ON decisions (payment_id, round, signer_id) WHERE verified = 1;
 
 -- Attempts to reach people, with the answer that was given.
 CREATE TABLE notifications (

@@ -3,6 +3,10 @@
 //! *Invariant*: what is kept answers a challenge of the payment's current round, byte for byte, and
 //! verifies wherever the directory has the signer's key. The gateway verifies it again, against its
 //! own keys, and believes nothing else.
+//!
+//! A link is no capability, so anyone who has one can send something in a signer's name. Where the
+//! directory has no key to tell, what came first must not shut out what comes later: such decisions
+//! are kept side by side, up to a bound, and the gateway picks the one that verifies.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +14,7 @@ use super::Desk;
 use super::refused::{Refused, Reply};
 use super::store::{Callback, KeptDecision, KeptPayment, Session};
 use crate::domain::{Choice, DecisionId, KeyId, Reason, Timestamp};
-use crate::proof::{Challenge, DecisionDocument, claimed_key_id, verify_detached};
+use crate::proof::{Challenge, DecisionDocument, ProofFault, PublicKey, claimed_key_id, verify_detached};
 
 /// A decision as it was sent.
 #[derive(Debug)]
@@ -60,12 +64,16 @@ struct Hint<'a> {
     decision_id: &'a str,
 }
 
+/// How many decisions are kept in the name of a signer whose key is not known.
+const MOST_UNVERIFIED: usize = 16;
+
 /// A decision that passed every check that needs no clock.
 struct Checked {
     signer_id: String,
     choice: Choice,
     document: String,
     jws: String,
+    verified: bool,
     challenge_expires_at: String,
 }
 
@@ -87,19 +95,36 @@ pub(super) async fn take(desk: &Desk, token: &str, submitted: Submitted) -> Resu
     let challenges = session.challenges(&payment.id).await?;
     let checked = check(desk, &payment, &challenges, submitted)?;
 
-    let kept = session.decisions(&payment).await?.into_iter().find(|kept| kept.signer_id == checked.signer_id);
-    if let Some(kept) = kept {
-        return if kept.document == checked.document {
-            recorded(&payment, &kept)
-        } else {
-            Err(Refused::conflict("already_decided", "this signer has decided otherwise in this round"))
-        };
+    let mut earlier = session.decisions(&payment).await?;
+    earlier.retain(|kept| kept.signer_id == checked.signer_id);
+    if let Some(kept) = same_of(&earlier, &checked)? {
+        return recorded(&payment, kept);
     }
     check_time(&payment, &checked, now)?;
     let reply = keep(desk, &mut session, &payment, checked, now).await?;
     session.commit().await?;
     desk.callback_enqueued.notify_one();
     Ok(reply)
+}
+
+/// The decision among the signer's `earlier` ones that this one repeats.
+///
+/// *Errors*: `already_decided` when it contradicts a verified one; `too_many_decisions` past the bound.
+fn same_of<'a>(earlier: &'a [KeptDecision], checked: &Checked) -> Result<Option<&'a KeptDecision>, Refused> {
+    let same = |kept: &&KeptDecision| {
+        kept.document == checked.document && (kept.jws == checked.jws || (kept.verified && checked.verified))
+    };
+    // One that was kept before the key was known is kept anew now that it can be verified.
+    if let Some(kept) = earlier.iter().filter(|kept| kept.verified >= checked.verified).find(same) {
+        return Ok(Some(kept));
+    }
+    if earlier.iter().any(|kept| kept.verified) {
+        return Err(Refused::conflict("already_decided", "this signer has decided otherwise in this round"));
+    }
+    if !checked.verified && earlier.len() >= MOST_UNVERIFIED {
+        return Err(Refused::conflict("too_many_decisions", "too many decisions came in this signer's name"));
+    }
+    Ok(None)
 }
 
 async fn keep(
@@ -115,6 +140,7 @@ async fn keep(
         decision: checked.choice.as_str().to_owned(),
         document: checked.document,
         jws: checked.jws,
+        verified: checked.verified,
         decided_at: now.micros(),
     };
     session.add_decision(payment, &kept).await?;
@@ -190,22 +216,31 @@ fn check(desk: &Desk, payment: &KeptPayment, asked: &[Challenge], submitted: Sub
         tracing::error!(%error, "a decision document could not be written");
         Refused::internal()
     })?;
-    let verified = match desk.directory.key(&given.signer_id) {
-        Some(key) => verify_detached(key, &given.key_id, &document, &jws).map_err(|fault| fault.to_string()),
-        None => match claimed_key_id(&jws) {
-            Ok(kid) if kid == given.key_id => Ok(()),
-            Ok(_) => Err("the signature names another key than the document".to_owned()),
-            Err(fault) => Err(fault.to_string()),
-        },
-    };
-    verified.map_err(|why| Refused::unacceptable("signature_invalid", why))?;
+    let key = desk.directory.key(&given.signer_id);
+    check_proof(key, &given.key_id, &document, &jws)?;
     Ok(Checked {
         signer_id: expected.signer_id,
         choice,
         document,
         jws,
+        verified: key.is_some(),
         challenge_expires_at: expected.challenge_expires_at,
     })
+}
+
+/// Verifies the signature with `key`; without one, checks only that it is a detached JWS by `key_id`.
+fn check_proof(key: Option<&PublicKey>, key_id: &str, document: &str, jws: &str) -> Result<(), Refused> {
+    let why = match key {
+        Some(key) => verify_detached(key, key_id, document, jws).err(),
+        None => match claimed_key_id(jws) {
+            Ok(claimed) => (claimed != key_id).then_some(ProofFault::Header),
+            Err(fault) => Some(fault),
+        },
+    };
+    match why {
+        Some(fault) => Err(Refused::unacceptable("signature_invalid", fault.to_string())),
+        None => Ok(()),
+    }
 }
 
 fn parse(document: &str) -> Result<DecisionDocument, Refused> {

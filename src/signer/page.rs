@@ -50,7 +50,7 @@ pub(super) enum State {
 pub(super) fn state_of(payment: &KeptPayment, asked: &[Challenge], kept: &[KeptDecision], now: Timestamp) -> State {
     if !payment.is_open() {
         State::Closed(payment.close_reason.clone())
-    } else if asked.iter().all(|challenge| kept.iter().any(|kept| kept.signer_id == challenge.signer_id)) {
+    } else if asked.iter().all(|asked| kept.iter().any(|kept| kept.verified && kept.signer_id == asked.signer_id)) {
         State::Decided
     } else if payment.expires_at() <= now {
         State::Expired
@@ -68,8 +68,10 @@ pub(super) struct SignerView<'a> {
     pub(super) name: &'a str,
     /// Until when their challenge counts.
     pub(super) until: &'a str,
-    /// Their decision and when it was kept.
+    /// Their decision and when it was kept, where their key verified it.
     pub(super) decided: Option<(String, String)>,
+    /// Whether something came in their name that could not be verified here.
+    pub(super) unverified: bool,
     /// The key they sign with; empty when it is not known.
     pub(super) key_id: String,
     /// The exact text to sign and its digest.
@@ -164,6 +166,9 @@ fn person(view: &View<'_>, signer: &SignerView<'_>, place: usize) -> Markup {
     html! {
         article aria-labelledby=(format!("signer-{place}")) {
             h3 id=(format!("signer-{place}")) { (signer.name) @if signer.name != signer.id { " (" (signer.id) ")" } }
+            @if signer.unverified && signer.decided.is_none() {
+                p { "A decision in this name was received and passed on. This service has no key to check it; the payment desk does." }
+            }
             @match &signer.decided {
                 Some((decision, at)) => {
                     p.decided { strong { (if decision == "approve" { "Approved" } else { "Rejected" }) } ", recorded at " time datetime=(at) { (at) } "." }

@@ -109,6 +109,10 @@ async fn apply(desk: &Desk, session: &mut Session, body: &[u8]) -> Result<Reply,
 
 /// Checks what a registration says, apart from what is known already; returns when it expires.
 fn check(desk: &Desk, asked: &Registration) -> Result<Timestamp, Refused> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !(1..=64).contains(&asked.reference.len()) || !asked.reference.chars().all(plain) {
+        return Err(Refused::invalid("reference must be 1 to 64 of A-Z a-z 0-9 _ and -"));
+    }
     let document = PaymentDocument::parse(&asked.payload).ok_or_else(|| {
         Refused::unacceptable("payload_invalid", "payload is not a payment document in canonical form")
     })?;

@@ -82,8 +82,9 @@ fn signer<'a>(
         until: &challenge.challenge_expires_at,
         decided: decisions
             .iter()
-            .find(|kept| kept.signer_id == challenge.signer_id)
+            .find(|kept| kept.verified && kept.signer_id == challenge.signer_id)
             .map(|kept| (kept.decision.clone(), kept.decided_at().rfc3339())),
+        unverified: decisions.iter().any(|kept| !kept.verified && kept.signer_id == challenge.signer_id),
         key_id: key_id.unwrap_or_default(),
         to_sign,
         ask,

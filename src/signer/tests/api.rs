@@ -1,7 +1,7 @@
 //! The contract, endpoint by endpoint.
 
 use std::future::Future as _;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 use super::*;
 
@@ -200,7 +200,7 @@ async fn a_request_that_dies_anywhere_leaves_all_of_itself_or_nothing() {
         let body = bench.registration(1, &["ann"]);
         let mut request = Box::pin(bench.post("/api/v1/payments", "the-key", &body));
         for _ in 0..polls {
-            if let Poll::Ready(_) = request.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            if request.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
                 break;
             }
             tokio::time::sleep(Duration::from_micros(200)).await;
@@ -217,7 +217,8 @@ async fn a_request_that_dies_anywhere_leaves_all_of_itself_or_nothing() {
 
 #[tokio::test]
 async fn settings_that_cannot_be_used_are_named_and_not_shown() {
-    let cases: [(fn(&mut SignerSettings), &str); 6] = [
+    type Change = fn(&mut SignerSettings);
+    let cases: [(Change, &str); 6] = [
         (|s| s.api_key = "short".into(), "api_key"),
         (|s| s.callback_secret = "whsec_zzz".into(), "callback_secret"),
         (|s| s.callback_secret = "whsec_!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!".into(), "callback_secret"),

@@ -77,7 +77,44 @@ async fn without_a_known_key_the_signature_is_left_to_the_gateway() {
     other.key_id = "another".to_owned();
     let (_, by_another) = signed_by(&other, "cleo");
     assert_eq!(bench.decide(&link, &text, &by_another).await.fault(), (422, "signature_invalid".to_owned()));
+    // Somebody else was first, with the right text and a signature that nobody here can judge.
+    let (_, forged) = signed_by(&answering(&body, "cleo", Choice::Reject, ""), "dan");
+    assert_eq!(bench.decide(&link, &text, &forged).await.status, 200);
+    let honest = bench.decide(&link, &text, &jws).await;
+    assert_eq!(honest.status, 200);
+    assert_eq!(bench.decide(&link, &text, &jws).await.text, honest.text);
+    let kept = bench.status(&id).await["decisions"].clone();
+    assert_eq!((kept[0]["proof"]["value"].as_str(), kept[1]["proof"]["value"].as_str()), (Some(&*forged), Some(&*jws)));
+    let page = bench.get(&link).await.text;
+    assert!(page.contains("This service has no key to check it") && page.contains("waits for signatures"));
+    for reason in 0..14 {
+        let (text, jws) = signed_by(&answering(&body, "cleo", Choice::Approve, &reason.to_string()), "cleo");
+        assert_eq!(bench.decide(&link, &text, &jws).await.status, 200);
+    }
+    let (text, jws) = signed(&body, "cleo", Choice::Approve);
+    assert_eq!(bench.decide(&link, &text, &jws).await.fault(), (409, "too_many_decisions".to_owned()));
+}
+
+#[tokio::test]
+async fn what_came_before_the_key_was_known_gives_way_to_what_verifies() {
+    let place = Place::new();
+    let mut keyless = settings(&place.0, true);
+    keyless.directory[0].key_pem = None;
+    let bench = Bench::on(keyless).await;
+    let (id, body) = bench.registered(&["ann"]).await;
+    let link = bench.link(&id).await;
+    let (text, jws) = signed(&body, "ann", Choice::Approve);
+    let (_, forged) = signed_by(&answering(&body, "ann", Choice::Approve, ""), "bob");
+    for jws in [&forged, &jws] {
+        assert_eq!(bench.decide(&link, &text, jws).await.status, 200);
+    }
+    drop(bench);
+    let bench = Bench::on(settings(&place.0, true)).await;
+    let link = bench.link(&id).await;
     assert_eq!(bench.decide(&link, &text, &jws).await.status, 200);
+    assert!(bench.get(&link).await.text.contains("Everyone who was asked has decided"));
+    let (other, proof) = signed(&body, "ann", Choice::Reject);
+    assert_eq!(bench.decide(&link, &other, &proof).await.fault(), (409, "already_decided".to_owned()));
 }
 
 #[tokio::test]
