@@ -1,0 +1,56 @@
+//! `POST /api/v1/payments/{id}/cancel`: no more decisions are wanted.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use serde::{Deserialize, Serialize};
+
+use super::Desk;
+use super::keyed::{self, Begun};
+use super::refused::{Refused, Reply, body_of, json_of};
+use super::store::Session;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Closing {
+    reason: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Closed<'a> {
+    id: &'a str,
+    state: &'static str,
+}
+
+/// `POST /api/v1/payments/{id}/cancel`.
+pub(super) async fn post(
+    State(desk): State<Arc<Desk>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Reply, Refused> {
+    let body = body_of(body)?;
+    let path = format!("/api/v1/payments/{id}/cancel");
+    match keyed::begin(&desk, &headers, &path, &body).await? {
+        Begun::Answered(reply) => Ok(reply),
+        Begun::New(mut session, request) => {
+            let outcome = apply(&desk, &mut session, &id, &body).await;
+            keyed::settle(&desk, session, &request, outcome).await
+        }
+    }
+}
+
+async fn apply(desk: &Desk, session: &mut Session, id: &str, body: &[u8]) -> Result<Reply, Refused> {
+    let Closing { reason } = json_of(body)?;
+    if !matches!(reason.as_str(), "signed" | "rejected" | "cancelled" | "expired" | "failed") {
+        return Err(Refused::invalid("reason must be signed, rejected, cancelled, expired or failed"));
+    }
+    let payment = session.payment(id).await?.ok_or_else(Refused::unknown_payment)?;
+    if payment.is_open() {
+        session.close_payment(id, &reason, desk.now()).await?;
+    }
+    Reply::json(200, &Closed { id, state: "closed" })
+}

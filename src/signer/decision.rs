@@ -1,0 +1,278 @@
+//! A decision comes in: checked, kept, and its callback enqueued, in one transaction.
+//!
+//! *Invariant*: what is kept answers a challenge of the payment's current round, byte for byte, and
+//! verifies wherever the directory has the signer's key. The gateway verifies it again, against its
+//! own keys, and believes nothing else.
+//!
+//! A link is no capability, so anyone who has one can send something in a signer's name. Where the
+//! directory has no key to tell, what came first must not shut out what comes later: such decisions
+//! are kept side by side, up to a bound, and the gateway picks the one that verifies.
+
+use serde::{Deserialize, Serialize};
+
+use super::Desk;
+use super::refused::{Refused, Reply};
+use super::store::{Callback, KeptDecision, KeptPayment, Session};
+use crate::domain::{Choice, DecisionId, KeyId, Reason, Timestamp};
+use crate::proof::{Challenge, DecisionDocument, ProofFault, PublicKey, claimed_key_id, verify_detached};
+
+/// A decision as it was sent.
+#[derive(Debug)]
+pub(super) enum Submitted {
+    /// By a program: the document it signed, and the signature.
+    Document(SignedDocument),
+    /// By the page's form: the document is built here from the same values.
+    Form(FormFields),
+}
+
+/// The JSON body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SignedDocument {
+    document: String,
+    jws: String,
+}
+
+/// The form's fields.
+#[derive(Debug, Default)]
+pub(super) struct FormFields {
+    /// Who signs; may be empty when one signer is asked.
+    pub(super) signer_id: String,
+    /// The key; empty for the one that the signature names.
+    pub(super) key_id: String,
+    /// `approve` or `reject`.
+    pub(super) decision: String,
+    /// Why.
+    pub(super) reason: String,
+    /// The detached JWS.
+    pub(super) jws: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Recorded<'a> {
+    decision_id: &'a str,
+    signer_id: &'a str,
+    decision: &'a str,
+    round: i64,
+}
+
+#[derive(Debug, Serialize)]
+struct Hint<'a> {
+    event_id: &'a str,
+    r#type: &'static str,
+    payment_id: &'a str,
+    decision_id: &'a str,
+}
+
+/// How many decisions are kept in the name of a signer whose key is not known.
+const MOST_UNVERIFIED: usize = 16;
+
+/// A decision that passed every check that needs no clock.
+struct Checked {
+    signer_id: String,
+    choice: Choice,
+    document: String,
+    jws: String,
+    verified: bool,
+    challenge_expires_at: String,
+}
+
+/// Takes the decision that was sent to a sign link.
+///
+/// *Errors*: each fault by its own code; nothing is kept then.
+/// *Crash*: decision and callback are both kept, or neither; sending the same again is answered the same.
+pub(super) async fn take(desk: &Desk, token: &str, submitted: Submitted) -> Result<Reply, Refused> {
+    let now = desk.now();
+    let mut session = desk.store.write().await?;
+    let link = session.link(token).await?.ok_or_else(|| Refused::not_found("unknown_link", "no such sign link"))?;
+    if link.expires_at <= now.micros() {
+        return Err(Refused::new(410, "link_expired", "this sign link has lapsed; ask for a fresh one"));
+    }
+    let payment = session.payment(&link.payment_id).await?.ok_or_else(Refused::unknown_payment)?;
+    if payment.round != link.round {
+        return Err(Refused::conflict("round_stale", "the payment was changed; ask for a fresh sign link"));
+    }
+    let challenges = session.challenges(&payment.id).await?;
+    let checked = check(desk, &payment, &challenges, submitted)?;
+
+    let mut earlier = session.decisions(&payment).await?;
+    earlier.retain(|kept| kept.signer_id == checked.signer_id);
+    if let Some(kept) = same_of(&earlier, &checked)? {
+        return recorded(&payment, kept);
+    }
+    check_time(&payment, &checked, now)?;
+    let reply = keep(desk, &mut session, &payment, checked, now).await?;
+    session.commit().await?;
+    desk.callback_enqueued.notify_one();
+    Ok(reply)
+}
+
+/// The decision among the signer's `earlier` ones that this one repeats.
+///
+/// *Errors*: `already_decided` when it contradicts a verified one; `too_many_decisions` past the bound.
+fn same_of<'a>(earlier: &'a [KeptDecision], checked: &Checked) -> Result<Option<&'a KeptDecision>, Refused> {
+    let same = |kept: &&KeptDecision| {
+        kept.document == checked.document && (kept.jws == checked.jws || (kept.verified && checked.verified))
+    };
+    // One that was kept before the key was known is kept anew now that it can be verified.
+    if let Some(kept) = earlier.iter().filter(|kept| kept.verified >= checked.verified).find(same) {
+        return Ok(Some(kept));
+    }
+    if earlier.iter().any(|kept| kept.verified) {
+        return Err(Refused::conflict("already_decided", "this signer has decided otherwise in this round"));
+    }
+    if !checked.verified && earlier.len() >= MOST_UNVERIFIED {
+        return Err(Refused::conflict("too_many_decisions", "too many decisions came in this signer's name"));
+    }
+    Ok(None)
+}
+
+async fn keep(
+    desk: &Desk,
+    session: &mut Session,
+    payment: &KeptPayment,
+    checked: Checked,
+    now: Timestamp,
+) -> Result<Reply, Refused> {
+    let kept = KeptDecision {
+        decision_id: DecisionId::mint(now, desk.entropy.u128()).to_string(),
+        signer_id: checked.signer_id,
+        decision: checked.choice.as_str().to_owned(),
+        document: checked.document,
+        jws: checked.jws,
+        verified: checked.verified,
+        decided_at: now.micros(),
+    };
+    session.add_decision(payment, &kept).await?;
+    let event_id = desk.mint("evt_");
+    let hint = Hint {
+        event_id: &event_id,
+        r#type: "decision.recorded",
+        payment_id: &payment.reference,
+        decision_id: &kept.decision_id,
+    };
+    let body = Reply::json(200, &hint)?.body;
+    let url = payment.callback_url.clone();
+    session.add_callback(&Callback { event_id, url, body, attempts: 0, created_at: now.micros() }).await?;
+    tracing::info!(payment.id = %payment.reference, signer.id = %kept.signer_id, "a decision was recorded");
+    recorded(payment, &kept)
+}
+
+fn recorded(payment: &KeptPayment, kept: &KeptDecision) -> Result<Reply, Refused> {
+    Reply::json(
+        200,
+        &Recorded {
+            decision_id: &kept.decision_id,
+            signer_id: &kept.signer_id,
+            decision: &kept.decision,
+            round: payment.round,
+        },
+    )
+}
+
+fn check_time(payment: &KeptPayment, checked: &Checked, now: Timestamp) -> Result<(), Refused> {
+    if !payment.is_open() {
+        return Err(Refused::conflict("closed", "no more decisions are wanted for this payment"));
+    }
+    if payment.expires_at() <= now {
+        return Err(Refused::conflict("payment_expired", "the time to decide on this payment has passed"));
+    }
+    if Timestamp::parse_rfc3339(&checked.challenge_expires_at).is_none_or(|until| until <= now) {
+        return Err(Refused::conflict("challenge_expired", "the time to answer this challenge has passed"));
+    }
+    Ok(())
+}
+
+/// Checks who answers what, that it is exactly what was asked, and the signature where a key is known.
+fn check(desk: &Desk, payment: &KeptPayment, asked: &[Challenge], submitted: Submitted) -> Result<Checked, Refused> {
+    let (given, jws) = match submitted {
+        Submitted::Document(SignedDocument { document, jws }) => (parse(&document)?, jws),
+        Submitted::Form(fields) => from_form(payment, asked, fields)?,
+    };
+    let challenge = find(asked, &given.signer_id)?;
+    if given.payment_digest != payment.payment_digest {
+        return Err(Refused::unacceptable(
+            "digest_mismatch",
+            "the document speaks of another payment, or another round",
+        ));
+    }
+    if given.nonce != challenge.nonce {
+        return Err(Refused::unacceptable("nonce_mismatch", "the document answers another challenge"));
+    }
+    let choice = given
+        .choice()
+        .ok_or_else(|| Refused::unacceptable("decision_invalid", "decision must be approve or reject"))?;
+    if given.key_id.parse::<KeyId>().is_err() {
+        return Err(Refused::unacceptable("key_id_invalid", "key_id must be 1 to 64 of A-Z a-z 0-9 and ._:-"));
+    }
+    Reason::parse("reason", &given.reason)
+        .map_err(|refusal| Refused::unacceptable("reason_invalid", refusal.message))?;
+    let expected =
+        DecisionDocument::answering(challenge, &payment.payment_digest, &given.key_id, choice, &given.reason);
+    if given != expected {
+        return Err(Refused::unacceptable("document_mismatch", "the document is not the one that was asked for"));
+    }
+    let document = expected.canonical().map_err(|error| {
+        tracing::error!(%error, "a decision document could not be written");
+        Refused::internal()
+    })?;
+    let key = desk.directory.key(&given.signer_id);
+    check_proof(key, &given.key_id, &document, &jws)?;
+    Ok(Checked {
+        signer_id: expected.signer_id,
+        choice,
+        document,
+        jws,
+        verified: key.is_some(),
+        challenge_expires_at: expected.challenge_expires_at,
+    })
+}
+
+/// Verifies the signature with `key`; without one, checks only that it is a detached JWS by `key_id`.
+fn check_proof(key: Option<&PublicKey>, key_id: &str, document: &str, jws: &str) -> Result<(), Refused> {
+    let why = match key {
+        Some(key) => verify_detached(key, key_id, document, jws).err(),
+        None => match claimed_key_id(jws) {
+            Ok(claimed) => (claimed != key_id).then_some(ProofFault::Header),
+            Err(fault) => Some(fault),
+        },
+    };
+    match why {
+        Some(fault) => Err(Refused::unacceptable("signature_invalid", fault.to_string())),
+        None => Ok(()),
+    }
+}
+
+fn parse(document: &str) -> Result<DecisionDocument, Refused> {
+    DecisionDocument::parse(document).ok_or_else(|| {
+        Refused::unacceptable("document_invalid", "document is not a decision document in canonical form")
+    })
+}
+
+fn find<'a>(asked: &'a [Challenge], signer_id: &str) -> Result<&'a Challenge, Refused> {
+    asked
+        .iter()
+        .find(|challenge| challenge.signer_id == signer_id)
+        .ok_or_else(|| Refused::unacceptable("unknown_signer", "this round does not ask that signer"))
+}
+
+/// Builds the document that the form's values stand for, which the signer built likewise.
+fn from_form(
+    payment: &KeptPayment,
+    asked: &[Challenge],
+    fields: FormFields,
+) -> Result<(DecisionDocument, String), Refused> {
+    let challenge = match asked {
+        [only] if fields.signer_id.is_empty() => only,
+        _ => find(asked, &fields.signer_id)?,
+    };
+    let jws = fields.jws.split_whitespace().collect::<String>();
+    let claimed =
+        claimed_key_id(&jws).map_err(|fault| Refused::unacceptable("signature_invalid", fault.to_string()))?;
+    let key_id = if fields.key_id.is_empty() { claimed } else { fields.key_id };
+    let choice = Choice::from_name(&fields.decision)
+        .ok_or_else(|| Refused::unacceptable("decision_invalid", "decision must be approve or reject"))?;
+    let document =
+        DecisionDocument::answering(challenge, &payment.payment_digest, &key_id, choice, fields.reason.trim());
+    Ok((document, jws))
+}

@@ -1,0 +1,95 @@
+//! Sign links: addresses that lapse, and never a capability.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use serde::Serialize;
+use url::Url;
+
+use super::Desk;
+use super::refused::{Refused, Reply};
+use super::settings::SignerFault;
+use super::store::{KeptPayment, Session, StoreFault};
+use crate::domain::Timestamp;
+use crate::proof::b64url;
+
+/// Where people reach the service.
+#[derive(Debug)]
+pub(super) struct Address {
+    /// The public URL without a slash at its end.
+    base: String,
+    /// Its path, for addresses within a page.
+    path: String,
+    /// Its origin, as a browser names it.
+    origin: String,
+}
+
+impl Address {
+    /// Reads the public URL.
+    pub(super) fn parse(public_url: &str) -> Result<Self, SignerFault> {
+        let url = Url::parse(public_url).ok().filter(|url| {
+            matches!(url.scheme(), "http" | "https")
+                && url.has_host()
+                && url.username().is_empty()
+                && url.password().is_none()
+                && url.query().is_none()
+                && url.fragment().is_none()
+        });
+        let url = url.ok_or_else(|| {
+            SignerFault::setting("public_url", "must be an http or https URL without user, query or fragment")
+        })?;
+        Ok(Self {
+            base: url.as_str().trim_end_matches('/').to_owned(),
+            path: url.path().trim_end_matches('/').to_owned(),
+            origin: url.origin().ascii_serialization(),
+        })
+    }
+
+    /// The page of a link, in full.
+    pub(super) fn page(&self, token: &str) -> String {
+        format!("{}/sign/{token}", self.base)
+    }
+
+    /// `path` as a page of the service refers to it.
+    pub(super) fn within(&self, path: &str) -> String {
+        format!("{}{path}", self.path)
+    }
+
+    /// Whether a browser's `Origin` is the service's own.
+    pub(super) fn is_origin(&self, origin: &str) -> bool {
+        self.origin == origin
+    }
+}
+
+/// A link that was just issued.
+#[derive(Debug, Serialize)]
+pub(super) struct Issued {
+    /// The page's address.
+    pub(super) url: String,
+    /// When it lapses, RFC 3339.
+    expires_at: String,
+}
+
+/// Issues a link to the payment's current round: 32 random bytes, of which the hash is kept.
+pub(super) async fn issue(
+    desk: &Desk,
+    session: &mut Session,
+    payment: &KeptPayment,
+    now: Timestamp,
+) -> Result<Issued, StoreFault> {
+    let mut token = [0; 32];
+    desk.entropy.fill(&mut token);
+    let token = b64url(token);
+    let expires_at = now.plus(desk.link_ttl).to_millis();
+    session.add_link(&token, payment, expires_at).await?;
+    Ok(Issued { url: desk.address.page(&token), expires_at: expires_at.rfc3339() })
+}
+
+/// `GET /api/v1/payments/{id}/sign-link`.
+pub(super) async fn get(State(desk): State<Arc<Desk>>, Path(id): Path<String>) -> Result<Reply, Refused> {
+    let mut session = desk.store.write().await?;
+    let payment = session.payment(&id).await?.ok_or_else(Refused::unknown_payment)?;
+    let issued = issue(&desk, &mut session, &payment, desk.now()).await?;
+    session.commit().await?;
+    Reply::json(200, &issued)
+}

@@ -1,0 +1,135 @@
+//! The reference signer service: shows payments to people and collects their decisions.
+//!
+//! It implements `docs/signer-contract.md` and shares with the gateway nothing but the documents of
+//! [`crate::proof`]. It holds no signer's private key and no rail credential, so the worst it can
+//! do is refuse or delay.
+//!
+//! A request that writes is one transaction: its effects, the callback it owes and its idempotency
+//! record are kept together or not at all. Callbacks leave from the outbox, by
+//! [`SignerService::deliver_callbacks`]; a process that dies between sending one and noting it sends
+//! it again under the same event id.
+
+mod api;
+mod asset;
+mod callback;
+mod cancel;
+mod decision;
+mod directory;
+mod keyed;
+mod link;
+mod notify;
+mod page;
+mod presence;
+mod refused;
+mod register;
+mod settings;
+mod sign;
+mod status;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+use standardwebhooks::Webhook;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::ambient::{Clock, Entropy};
+use crate::domain::Timestamp;
+use crate::proof::b64url;
+
+pub use directory::DirectoryEntry;
+pub use settings::{SignerFault, SignerSettings};
+
+/// What every request handler and the callback loop work with.
+struct Desk {
+    store: store::Store,
+    directory: directory::Directory,
+    address: link::Address,
+    link_ttl: std::time::Duration,
+    presence_switch: bool,
+    api_key_sha256: [u8; 32],
+    webhook: Webhook,
+    client: reqwest::Client,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    /// Told by whoever enqueues a callback; the delivery loop listens.
+    callback_enqueued: Notify,
+}
+
+impl Desk {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// An id nobody can guess: a prefix and 128 random bits.
+    fn mint(&self, prefix: &str) -> String {
+        format!("{prefix}{}", b64url(self.entropy.u128().to_be_bytes()))
+    }
+}
+
+/// The reference signer service. Clones share one database.
+#[derive(Clone)]
+pub struct SignerService {
+    desk: Arc<Desk>,
+}
+
+impl std::fmt::Debug for SignerService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SignerService").finish_non_exhaustive()
+    }
+}
+
+impl SignerService {
+    /// Checks the settings, opens the database and brings directory and tables up to date.
+    ///
+    /// *Errors*: a setting that can't be used, by name and never by value; the database's own trouble.
+    pub async fn open(
+        settings: SignerSettings,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self, SignerFault> {
+        let webhook = settings.webhook()?;
+        settings.check_api_key()?;
+        let address = link::Address::parse(&settings.public_url)?;
+        let directory = directory::Directory::parse(&settings.directory)?;
+        let client = callback::client()?;
+        let store = store::Store::open(&settings.database).await.map_err(SignerFault::database)?;
+        presence::settle(&store, &settings, clock.now()).await.map_err(SignerFault::database)?;
+        let desk = Desk {
+            store,
+            directory,
+            address,
+            link_ttl: settings.link_ttl,
+            presence_switch: settings.presence_switch,
+            api_key_sha256: Sha256::digest(settings.api_key_bytes()).into(),
+            webhook,
+            client,
+            clock,
+            entropy,
+            callback_enqueued: Notify::new(),
+        };
+        Ok(Self { desk: Arc::new(desk) })
+    }
+
+    /// The REST API, the sign page and `/healthz`.
+    pub fn router(&self) -> axum::Router {
+        api::router(Arc::clone(&self.desk))
+    }
+
+    /// Delivers callbacks until `stop` is cancelled. One such loop is enough; several do no harm.
+    ///
+    /// *Crash*: an attempt under way is made again.
+    pub async fn deliver_callbacks(&self, stop: CancellationToken) {
+        callback::run(&self.desk, stop).await;
+    }
+
+    /// Makes one attempt at each callback that is due, and returns how many there were.
+    ///
+    /// *Errors*: the database's own trouble; a target that fails is not an error.
+    pub async fn tick(&self) -> Result<usize, SignerFault> {
+        callback::tick(&self.desk).await.map_err(SignerFault::database)
+    }
+}

@@ -1,0 +1,103 @@
+//! The reads of the API: a payment's status, and the look-up by reference.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, RawQuery, State};
+use serde::Serialize;
+
+use super::Desk;
+use super::refused::{Refused, Reply};
+use super::register::Registered;
+use super::store::KeptDecision;
+
+#[derive(Debug, Serialize)]
+struct Status<'a> {
+    id: &'a str,
+    reference: &'a str,
+    round: i64,
+    state: &'a str,
+    signers: Vec<Asked<'a>>,
+    decisions: Vec<Decided<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Asked<'a> {
+    signer_id: &'a str,
+    online: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Decided<'a> {
+    decision_id: &'a str,
+    document: &'a str,
+    proof: Proof<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct Proof<'a> {
+    r#type: &'static str,
+    value: &'a str,
+}
+
+impl<'a> From<&'a KeptDecision> for Decided<'a> {
+    fn from(kept: &'a KeptDecision) -> Self {
+        let proof = Proof { r#type: "jws", value: &kept.jws };
+        Self { decision_id: &kept.decision_id, document: &kept.document, proof }
+    }
+}
+
+/// `GET /api/v1/payments/{id}/status`.
+pub(super) async fn get(State(desk): State<Arc<Desk>>, Path(id): Path<String>) -> Result<Reply, Refused> {
+    let mut session = desk.store.read().await?;
+    let payment = session.payment(&id).await?.ok_or_else(Refused::unknown_payment)?;
+    let challenges = session.challenges(&id).await?;
+    let decisions = session.decisions(&payment).await?;
+    let presence = session.presence().await?;
+    let online = |signer: &str| presence.get(signer).copied().unwrap_or(false);
+    let signers = challenges.iter().map(|c| Asked { signer_id: &c.signer_id, online: online(&c.signer_id) }).collect();
+    Reply::json(
+        200,
+        &Status {
+            id: &payment.id,
+            reference: &payment.reference,
+            round: payment.round,
+            state: &payment.state,
+            signers,
+            decisions: decisions.iter().map(Decided::from).collect(),
+        },
+    )
+}
+
+#[derive(Debug, Serialize)]
+struct Found<'a> {
+    items: Vec<Registered<'a>>,
+}
+
+/// `GET /api/v1/payments?reference=…`.
+pub(super) async fn find(State(desk): State<Arc<Desk>>, RawQuery(query): RawQuery) -> Result<Reply, Refused> {
+    let query = query.unwrap_or_default();
+    let mut pairs = url::form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "reference");
+    let (Some((_, reference)), None) = (pairs.next(), pairs.next()) else {
+        return Err(Refused::invalid("one reference is needed: ?reference=pay_…"));
+    };
+    let payment = desk.store.read().await?.payment_of(&reference).await?;
+    Reply::json(200, &Found { items: payment.iter().map(Registered::from).collect() })
+}
+
+#[derive(Serialize)]
+struct Healthy {
+    status: &'static str,
+}
+
+/// `GET /healthz`: whether the database answers.
+pub(super) async fn health(State(desk): State<Arc<Desk>>) -> Result<Reply, Refused> {
+    let pinged = async { desk.store.read().await?.ping().await }.await;
+    match pinged {
+        Ok(()) => Reply::json(200, &Healthy { status: "ok" }),
+        Err(fault) => {
+            let mut refused = Refused::from(fault);
+            refused.status = 503;
+            Err(refused)
+        }
+    }
+}

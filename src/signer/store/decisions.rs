@@ -1,0 +1,66 @@
+//! Decisions of the current round.
+
+use sqlx::FromRow;
+
+use super::{KeptPayment, Session, Stored};
+use crate::domain::Timestamp;
+
+/// A decision with its proof.
+#[derive(Debug, Clone, FromRow)]
+pub(in crate::signer) struct KeptDecision {
+    /// The service's id for it.
+    pub(in crate::signer) decision_id: String,
+    /// Who decided.
+    pub(in crate::signer) signer_id: String,
+    /// `approve` or `reject`.
+    pub(in crate::signer) decision: String,
+    /// The canonical decision document.
+    pub(in crate::signer) document: String,
+    /// The detached JWS over it.
+    pub(in crate::signer) jws: String,
+    /// Whether the directory's key verified it.
+    pub(in crate::signer) verified: bool,
+    /// When it was kept, in Unix microseconds.
+    pub(in crate::signer) decided_at: i64,
+}
+
+impl KeptDecision {
+    /// When it was kept.
+    pub(in crate::signer) fn decided_at(&self) -> Timestamp {
+        Timestamp::from_micros(self.decided_at)
+    }
+}
+
+impl Session {
+    /// The decisions of the payment's current round, oldest first.
+    pub(in crate::signer) async fn decisions(&mut self, payment: &KeptPayment) -> Stored<Vec<KeptDecision>> {
+        Ok(sqlx::query_as(
+            "SELECT decision_id, signer_id, decision, document, jws, verified, decided_at FROM decisions \
+             WHERE payment_id = ?1 AND round = ?2 ORDER BY decided_at, decision_id",
+        )
+        .bind(&payment.id)
+        .bind(payment.round)
+        .fetch_all(self.db())
+        .await?)
+    }
+
+    /// Keeps a decision; a second verified one by the same signer in the round is an error of the database.
+    pub(in crate::signer) async fn add_decision(&mut self, payment: &KeptPayment, kept: &KeptDecision) -> Stored<()> {
+        sqlx::query(
+            "INSERT INTO decisions (decision_id, payment_id, round, signer_id, decision, document, jws, verified, \
+             decided_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        )
+        .bind(&kept.decision_id)
+        .bind(&payment.id)
+        .bind(payment.round)
+        .bind(&kept.signer_id)
+        .bind(&kept.decision)
+        .bind(&kept.document)
+        .bind(&kept.jws)
+        .bind(i64::from(kept.verified))
+        .bind(kept.decided_at)
+        .execute(self.db())
+        .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! What a person sees, and what a browser is told.
+
+use super::*;
+use crate::proof::decision_digest;
+
+async fn form(bench: &Bench, link: &str, headers: &[(&str, &str)], fields: &[(&str, &str)]) -> Answer {
+    let body: String = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+    let mut request =
+        Request::post(format!("{link}/decisions")).header("content-type", "application/x-www-form-urlencoded");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    bench.send(request.body(body.into()).unwrap()).await
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[tokio::test]
+async fn the_page_shows_exactly_what_is_signed() {
+    let bench = Bench::new().await;
+    let (id, body) = bench.registered(&["ann", "bob"]).await;
+    let page = bench.get(&bench.link(&id).await).await;
+    assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
+    let payload = body["payload"].as_str().unwrap();
+    let digest = body["payment_digest"].as_str().unwrap();
+    for text in ["199.00 USD", "DE89370400440532013000", digest, "countersign sign PO-2026-117", "ann of Finance (ann)"]
+    {
+        assert!(page.text.contains(text), "{text}");
+    }
+    assert!(page.text.contains(&format!("<p class=\"code\">{}</p>", &digest[..8])));
+    assert!(page.text.contains(&escaped(payload)), "the canonical text, whole");
+    let fields: std::collections::BTreeMap<String, String> = serde_json::from_str(payload).unwrap();
+    for (name, value) in &fields {
+        assert!(page.text.contains(&format!("<dt>{name}</dt>")), "{name}");
+        assert!(page.text.contains(&escaped(value)), "{value}");
+    }
+    for signer in ["ann", "bob"] {
+        let text = answering(&body, signer, Choice::Approve, "").canonical().unwrap();
+        assert!(page.text.contains(&escaped(&text)) && page.text.contains(&decision_digest(&text)));
+    }
+    assert!(!page.text.contains("<script") && page.text.contains("&lt;script&gt;alert("));
+    assert!(!page.text.contains(" style=") && !page.text.contains("<style"));
+}
+
+#[tokio::test]
+async fn every_page_forbids_what_it_does_not_need() {
+    let bench = Bench::new().await;
+    let (id, _) = bench.registered(&["ann"]).await;
+    let link = bench.link(&id).await;
+    for (path, status) in [(link.as_str(), 200), ("/sign/unknown", 404), ("/assets/page.css", 200), ("/healthz", 200)] {
+        let answer = bench.send(Request::get(path).body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.status, status);
+        assert_eq!(
+            answer.header("content-security-policy"),
+            "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+        );
+        assert_eq!(answer.header("x-frame-options"), "DENY");
+        assert_eq!(answer.header("referrer-policy"), "no-referrer");
+        assert_eq!(answer.header("cache-control"), "no-store");
+        assert_eq!(answer.header("x-content-type-options"), "nosniff");
+    }
+    assert!(bench.get("/sign/unknown").await.text.contains("No such link"));
+    assert_eq!(bench.get("/assets/page.css").await.header("content-type"), "text/css; charset=utf-8");
+}
+
+#[tokio::test]
+async fn looking_changes_nothing() {
+    let bench = Bench::new().await;
+    let (id, body) = bench.registered(&["ann"]).await;
+    let link = bench.link(&id).await;
+    let before = bench.status(&id).await;
+    for method in ["GET", "HEAD", "GET"] {
+        let answer = bench.send(Request::builder().method(method).uri(&link).body(Body::empty()).unwrap()).await;
+        assert_eq!((answer.status, answer.text.is_empty()), (200, method == "HEAD"));
+    }
+    assert_eq!(bench.status(&id).await, before);
+    let (text, jws) = signed(&body, "ann", Choice::Approve);
+    assert_eq!(bench.decide(&link, &text, &jws).await.status, 200);
+}
+
+#[tokio::test]
+async fn the_form_decides_and_leads_back_to_the_page() {
+    let bench = Bench::new().await;
+    let (id, body) = bench.registered(&["ann", "bob"]).await;
+    let link = bench.link(&id).await;
+    let query = "signer_id=ann&decision=reject&reason=Too+dear+%26+late";
+    let shown = bench.get(&format!("{link}?{query}")).await;
+    let document = answering(&body, "ann", Choice::Reject, "Too dear & late");
+    let (text, jws) = signed_by(&document, "ann");
+    assert!(shown.text.contains(&escaped(&text)), "the page shows the text for the asked decision");
+    let fields = [
+        ("signer_id", "ann"),
+        ("key_id", document.key_id.as_str()),
+        ("decision", "reject"),
+        ("reason", "Too dear & late"),
+        ("jws", jws.as_str()),
+    ];
+    let elsewhere = form(&bench, &link, &[("origin", "https://evil.example")], &fields).await;
+    assert_eq!(elsewhere.status, 403);
+    let sandboxed = form(&bench, &link, &[("origin", "null"), ("sec-fetch-site", "cross-site")], &fields).await;
+    assert_eq!(sandboxed.status, 403);
+    let answer = form(&bench, &link, &[("origin", "null"), ("sec-fetch-site", "same-origin")], &fields).await;
+    assert_eq!((answer.status, answer.header("location")), (303, link.as_str()));
+    let again = form(&bench, &link, &[("origin", ORIGIN)], &fields).await;
+    assert_eq!(again.status, 303);
+    let page = bench.get(&link).await;
+    assert!(page.text.contains("<strong>Rejected</strong>") && page.text.contains("waits for signatures"));
+    assert_eq!(bench.status(&id).await["decisions"][0]["document"], text);
+
+    let wrong = form(&bench, &link, &[], &[("signer_id", "bob"), ("decision", "approve"), ("jws", jws.as_str())]).await;
+    assert_eq!(wrong.status, 422);
+    assert!(wrong.text.contains("signature_invalid") && wrong.text.contains("Back to the payment"));
+    // The key id may be left to the signature, and a pasted line end does not matter.
+    let (_, jws) = signed(&body, "bob", Choice::Approve);
+    let pasted = format!("{}\r\n", jws.replace("..", "..\n"));
+    let fields = [("signer_id", "bob"), ("decision", "approve"), ("jws", pasted.as_str())];
+    assert_eq!(form(&bench, &link, &[], &fields).await.status, 303);
+    assert!(bench.get(&link).await.text.contains("Everyone who was asked has decided"));
+}
+
+#[tokio::test]
+async fn a_signer_without_a_known_key_names_one() {
+    let bench = Bench::new().await;
+    let (id, body) = bench.registered(&["cleo"]).await;
+    let link = bench.link(&id).await;
+    assert!(bench.get(&link).await.text.contains("Enter your key id"));
+    let document = answering(&body, "cleo", Choice::Approve, "");
+    let shown = bench.get(&format!("{link}?signer_id=cleo&key_id={}", document.key_id)).await;
+    assert!(shown.text.contains(&escaped(&document.canonical().unwrap())));
+    let odd = bench.get(&format!("{link}?signer_id=cleo&key_id=%3Cb%3E&reason=a%0Ab&decision=x")).await;
+    assert_eq!(odd.status, 200);
+    assert!(odd.text.contains("role=\"alert\"") && !odd.text.contains("<b>"));
+}
+
+#[tokio::test]
+async fn a_decision_in_an_unknown_form_is_refused() {
+    let bench = Bench::new().await;
+    let (id, _) = bench.registered(&["ann"]).await;
+    let link = bench.link(&id).await;
+    let request = Request::post(format!("{link}/decisions")).header("content-type", "text/plain");
+    assert_eq!(bench.send(request.body("x".into()).unwrap()).await.status, 415);
+}

@@ -1,0 +1,69 @@
+//! Rounds and closings.
+
+use super::*;
+
+#[tokio::test]
+async fn a_higher_round_voids_what_was_decided() {
+    let bench = Bench::new().await;
+    let (id, first) = bench.registered(&["ann"]).await;
+    let old_link = bench.link(&id).await;
+    let (text, jws) = signed(&first, "ann", Choice::Approve);
+    assert_eq!(bench.decide(&old_link, &text, &jws).await.status, 200);
+    assert_eq!(bench.status(&id).await["decisions"].as_array().unwrap().len(), 1);
+
+    let second = bench.registration(2, &["bob"]);
+    let answer = bench.post("/api/v1/payments", "register-2", &second).await;
+    assert_eq!((answer.status, answer.json()), (200, json!({"id": id, "reference": REFERENCE, "round": 2})));
+    let status = bench.status(&id).await;
+    assert_eq!(status["decisions"], json!([]));
+    assert_eq!(status["signers"], json!([{"signer_id": "bob", "online": true}]));
+
+    assert_eq!(bench.decide(&old_link, &text, &jws).await.fault(), (409, "round_stale".to_owned()));
+    let page = bench.get(&old_link).await;
+    assert_eq!(page.status, 410);
+    assert!(page.text.contains("This payment was changed") && !page.text.contains("199.00"));
+    let stale = bench.post("/api/v1/payments", "register-1b", &first).await;
+    assert_eq!(stale.fault(), (409, "round_stale".to_owned()));
+    let notify = json!({"round": 1, "notification": 1, "signers": ["ann"]});
+    let answer = bench.post(&format!("/api/v1/payments/{id}/notify"), "n", &notify).await;
+    assert_eq!(answer.fault(), (409, "round_stale".to_owned()));
+}
+
+#[tokio::test]
+async fn the_same_round_never_says_something_else() {
+    let bench = Bench::new().await;
+    let (id, first) = bench.registered(&["ann"]).await;
+    let other = bench.registration(1, &["ann"]);
+    let answer = bench.post("/api/v1/payments", "other-nonce", &other).await;
+    assert_eq!(answer.fault(), (409, "round_conflict".to_owned()));
+    let mut moved = first;
+    moved["callback_url"] = json!("https://gateway.example/callbacks/signer");
+    let answer = bench.post("/api/v1/payments", "moved", &moved).await;
+    assert_eq!((answer.status, answer.json()["id"].as_str().unwrap()), (200, id.as_str()));
+}
+
+#[tokio::test]
+async fn a_closed_payment_opens_only_with_a_higher_round() {
+    let bench = Bench::new().await;
+    let (id, first) = bench.registered(&["ann"]).await;
+    let link = bench.link(&id).await;
+    let cancel = format!("/api/v1/payments/{id}/cancel");
+    assert_eq!(bench.post(&cancel, "c0", &json!({"reason": "bored"})).await.status, 400);
+    for (key, reason) in [("c1", "signed"), ("c2", "expired"), ("c1", "signed")] {
+        let answer = bench.post(&cancel, key, &json!({"reason": reason})).await;
+        assert_eq!((answer.status, answer.json()), (200, json!({"id": id, "state": "closed"})));
+    }
+    assert_eq!(bench.status(&id).await["state"], "closed");
+    let (text, jws) = signed(&first, "ann", Choice::Approve);
+    assert_eq!(bench.decide(&link, &text, &jws).await.fault(), (409, "closed".to_owned()));
+    let notify = json!({"round": 1, "notification": 1, "signers": ["ann"]});
+    let notified = bench.post(&format!("/api/v1/payments/{id}/notify"), "n", &notify).await;
+    assert_eq!(notified.fault(), (409, "closed".to_owned()));
+    assert!(bench.get(&link).await.text.contains("This payment is closed (signed)"));
+
+    assert_eq!(bench.post("/api/v1/payments", "again", &first).await.status, 200);
+    assert_eq!(bench.status(&id).await["state"], "closed");
+    let second = bench.registration(2, &["ann"]);
+    assert_eq!(bench.post("/api/v1/payments", "second", &second).await.status, 200);
+    assert_eq!(bench.status(&id).await["state"], "open");
+}
