@@ -1,3 +1,0 @@
-//! stub
-pub mod metrics;
-pub mod trace_context;
