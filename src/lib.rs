@@ -15,5 +15,6 @@
 pub mod ambient;
 pub mod config;
 pub mod domain;
+pub mod http;
 pub mod journal;
 pub mod proof;
