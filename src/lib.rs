@@ -17,4 +17,6 @@ pub mod config;
 pub mod domain;
 pub mod http;
 pub mod journal;
+pub mod lifecycle;
 pub mod proof;
+pub mod telemetry;

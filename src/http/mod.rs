@@ -8,4 +8,5 @@ pub mod limit;
 pub mod negotiate;
 pub mod origin;
 pub mod problem;
+pub mod serve;
 pub mod wellknown;
