@@ -3,6 +3,7 @@
 pub mod auth;
 pub mod challenge;
 pub mod envelope;
+pub mod gate;
 pub mod json;
 pub mod limit;
 pub mod negotiate;
