@@ -14,7 +14,7 @@ use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, Subscriber};
 use tracing_opentelemetry::OpenTelemetryLayer;
-use tracing_subscriber::filter::{FilterFn, Filtered, filter_fn};
+use tracing_subscriber::filter::{FilterExt as _, FilterFn, Filtered, filter_fn};
 use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -49,11 +49,21 @@ pub fn init(config: &config::Telemetry) -> Result<Guard, ConfigFault> {
     let guard = Guard::open(config)?;
     let traces = guard.tracer_provider().map(trace_layer);
     Registry::default()
-        .with(log.with_filter(filter))
+        .with(log.with_filter(filter.and(no_foreign_spans())))
         .with(traces)
         .try_init()
         .map_err(|_| ConfigFault("telemetry: logging is set up already in this process".to_owned()))?;
     Ok(guard)
+}
+
+/// A filter that lets through every event, and of spans only our own.
+///
+/// A span of rmcp's that only the log sees would stand between a call's span and its tool's, since
+/// rmcp spawns the handler within it: the tool's span would then begin a trace of its own.
+pub fn no_foreign_spans() -> FilterFn {
+    let ours: fn(&tracing::Metadata<'_>) -> bool =
+        |metadata| !metadata.is_span() || metadata.target().starts_with("countersign");
+    filter_fn(ours)
 }
 
 /// The layer that turns our spans into those of `provider`; tests bring one with a memory exporter.
@@ -70,6 +80,8 @@ where
         .with_location(false)
         .with_threads(false)
         .with_target(false)
+        // Parents are found along tracing's own spans; a second, per-thread stack would only cost.
+        .with_context_activation(false)
         .with_filter(filter_fn(ours).with_max_level_hint(LevelFilter::INFO))
 }
 

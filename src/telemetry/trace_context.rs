@@ -6,7 +6,10 @@ use opentelemetry::propagation::TextMapPropagator as _;
 use opentelemetry::trace::{SpanContext, TraceContextExt as _};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use tracing::Span;
-use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+use tracing::span::Id;
+use tracing_opentelemetry::{OpenTelemetrySpanExt as _, get_otel_context};
+use tracing_subscriber::Registry;
+use tracing_subscriber::registry::LookupSpan as _;
 
 /// The `traceparent` of the current span; empty when nothing is traced.
 pub fn current_traceparent() -> String {
@@ -14,15 +17,24 @@ pub fn current_traceparent() -> String {
 }
 
 /// The `traceparent` of `span`; empty when it is not traced. Starts the span's OpenTelemetry twin.
+///
+/// A span that is only logged, such as one of rmcp's, stands for the nearest one around it that is
+/// traced.
 pub fn traceparent_of(span: &Span) -> String {
-    let context = span.context();
-    let span = context.span();
-    let own = span.span_context();
-    if own.is_valid() {
+    let own = span.with_subscriber(|(id, dispatch)| {
+        let registry = dispatch.downcast_ref::<Registry>();
+        let around = registry.and_then(|registry| registry.span(id)).map(|span| {
+            let ids: Vec<Id> = span.scope().map(|span| span.id()).collect();
+            ids
+        });
+        around.unwrap_or_else(|| vec![id.clone()]).iter().find_map(|id| {
+            let context = get_otel_context(id, dispatch)?.span().span_context().clone();
+            context.is_valid().then_some(context)
+        })
+    });
+    own.flatten().map_or_else(String::new, |own| {
         format!("00-{}-{}-{:02x}", own.trace_id(), own.span_id(), own.trace_flags().to_u8())
-    } else {
-        String::new()
-    }
+    })
 }
 
 /// Makes the span that `traceparent` names the parent of `span`, which must not have been entered.
@@ -59,7 +71,6 @@ fn parse(text: &str) -> Option<SpanContext> {
 #[cfg(test)]
 mod tests {
     use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider};
-    use tracing_subscriber::Registry;
     use tracing_subscriber::layer::SubscriberExt as _;
 
     use super::*;
@@ -83,6 +94,20 @@ mod tests {
         let spans = memory.get_finished_spans().unwrap();
         assert_eq!(spans[0].parent_span_id.to_string(), "b7ad6b7169203331");
         assert_eq!(spans[0].links.links[0].span_context.span_id().to_string(), "c7ad6b7169203331");
+    }
+
+    #[test]
+    fn a_span_that_is_only_logged_stands_for_the_traced_one_around_it() {
+        let provider = SdkTracerProvider::builder().build();
+        let logged = tracing_subscriber::fmt::layer().with_writer(std::io::sink);
+        let both = Registry::default().with(logged).with(crate::telemetry::trace_layer(&provider));
+        tracing::subscriber::with_default(both, || {
+            let outer = tracing::info_span!("call").entered();
+            let own = current_traceparent();
+            let _inner = tracing::info_span!(target: "rmcp", "serve_inner").entered();
+            assert_eq!((own.len(), current_traceparent()), (55, own));
+            drop(outer);
+        });
     }
 
     #[test]

@@ -17,13 +17,14 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 use tracing_subscriber::Registry;
-use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 
 use super::*;
 use crate::ambient::{ShiftedClock, SystemEntropy};
 use crate::domain::Role;
 use crate::http::auth::{Grant, KeySet, KeySource, Mint};
 use crate::http::envelope::Arguments;
+use crate::telemetry::no_foreign_spans;
 use crate::telemetry::trace_context::current_traceparent;
 
 const ISS: &str = "https://idp.example";
@@ -321,7 +322,9 @@ async fn a_shape_that_rmcp_cannot_read_is_invalid_params() {
 async fn traced(bench: &Bench, request: Request<Body>) -> (Value, SpanData) {
     let memory = InMemorySpanExporter::default();
     let provider = SdkTracerProvider::builder().with_simple_exporter(memory.clone()).build();
-    let subscriber = Registry::default().with(crate::telemetry::trace_layer(&provider));
+    // Everything is logged, as `init` would at the finest level.
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::sink).with_filter(no_foreign_spans());
+    let subscriber = Registry::default().with(log).with(crate::telemetry::trace_layer(&provider));
     // The runtime of a test has one thread, so this also holds for the tasks that rmcp spawns.
     let _default = tracing::subscriber::set_default(subscriber);
     let (_, _, body) = bench.send(request).await;
@@ -423,6 +426,7 @@ impl ServerHandler for Desk {
             "text": parts.extensions.get::<Arguments>().unwrap().text,
             "client": parts.extensions.get::<Principal>().unwrap().client.as_str(),
             "span": current_traceparent(),
+            "inner": tracing::info_span!("tool.pay").in_scope(current_traceparent),
         });
         Ok(CallToolResult::structured(answer).into())
     }
@@ -455,6 +459,7 @@ async fn through_rmcp_the_tool_sees_the_exact_arguments_the_caller_and_the_span(
         assert_eq!(seen["client"], "app-1");
         assert_eq!(answer["id"].to_string(), "9007199254740993");
         let context = span.span_context;
+        assert!(seen["inner"].as_str().unwrap().contains(&context.trace_id().to_string()), "one trace");
         assert_eq!(seen["span"], format!("00-{}-{}-01", context.trace_id(), context.span_id()), "{version}");
     }
 }
