@@ -1,0 +1,143 @@
+//! The instruments, by their fixed names.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use opentelemetry::metrics::{Counter, Histogram, Meter};
+use opentelemetry::{KeyValue, global};
+
+/// Bucket bounds of MCP durations, from the semantic conventions, in seconds.
+const SECONDS: [f64; 14] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
+
+/// Every instrument of the gateway.
+///
+/// *Invariant*: attribute values come from closed lists, so that no caller can multiply series.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    operations: Histogram<f64>,
+    transitions: Counter<u64>,
+    effects: Counter<u64>,
+    refusals: Counter<u64>,
+}
+
+/// One MCP request, as its duration is counted.
+#[derive(Debug, Clone, Copy)]
+pub struct Operation<'a> {
+    /// `mcp.method.name`.
+    pub method: &'a str,
+    /// `gen_ai.tool.name`, of a tool that exists.
+    pub tool: Option<&'a str>,
+    /// `error.type`.
+    pub error: Option<&'a str>,
+    /// `mcp.protocol.version`, of one that exists.
+    pub protocol_version: Option<&'a str>,
+}
+
+impl Metrics {
+    /// The instruments of `meter`.
+    pub fn new(meter: &Meter) -> Self {
+        Self {
+            operations: meter
+                .f64_histogram("mcp.server.operation.duration")
+                .with_unit("s")
+                .with_description("How long MCP requests took")
+                .with_boundaries(SECONDS.to_vec())
+                .build(),
+            transitions: meter
+                .u64_counter("countersign.payments.transitions")
+                .with_description("Payments that entered a status")
+                .build(),
+            effects: meter
+                .u64_counter("countersign.effects")
+                .with_description("External side effects by kind and outcome")
+                .build(),
+            refusals: meter
+                .u64_counter("countersign.auth.refusals")
+                .with_description("Requests without a valid token, by reason")
+                .build(),
+        }
+    }
+
+    /// Counts an MCP request.
+    pub fn operation(&self, operation: Operation<'_>, took: Duration) {
+        let mut attributes = vec![
+            KeyValue::new("mcp.method.name", operation.method.to_owned()),
+            KeyValue::new("network.transport", "tcp"),
+            KeyValue::new("network.protocol.name", "http"),
+        ];
+        if operation.method == "tools/call" {
+            attributes.push(KeyValue::new("gen_ai.operation.name", "execute_tool"));
+        }
+        let optional = [
+            ("gen_ai.tool.name", operation.tool),
+            ("error.type", operation.error),
+            ("mcp.protocol.version", operation.protocol_version),
+        ];
+        for (name, value) in optional {
+            attributes.extend(value.map(|value| KeyValue::new(name, value.to_owned())));
+        }
+        self.operations.record(took.as_secs_f64(), &attributes);
+    }
+
+    /// Counts a payment that entered `status`.
+    pub fn transition(&self, status: &'static str) {
+        self.transitions.add(1, &[KeyValue::new("status", status)]);
+    }
+
+    /// Counts a settled effect.
+    pub fn effect(&self, kind: &'static str, outcome: &'static str) {
+        self.effects.add(1, &[KeyValue::new("kind", kind), KeyValue::new("outcome", outcome)]);
+    }
+
+    /// Counts a request without a valid token.
+    pub fn auth_refusal(&self, reason: &'static str) {
+        self.refusals.add(1, &[KeyValue::new("reason", reason)]);
+    }
+}
+
+/// The process's instruments. First use must come after [`init`](super::init), or they count for nobody.
+pub fn metrics() -> &'static Metrics {
+    static METRICS: LazyLock<Metrics> = LazyLock::new(|| Metrics::new(&global::meter("countersign")));
+    &METRICS
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry::metrics::MeterProvider as _;
+    use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData};
+    use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
+
+    use super::*;
+
+    #[test]
+    fn the_instruments_have_their_names_and_the_buckets_of_the_conventions() {
+        let memory = InMemoryMetricExporter::default();
+        let provider = SdkMeterProvider::builder().with_periodic_exporter(memory.clone()).build();
+        let metrics = Metrics::new(&provider.meter("t"));
+        let call = Operation { method: "tools/call", tool: Some("pay"), error: None, protocol_version: None };
+        metrics.operation(call, Duration::from_millis(15));
+        metrics.transition("SIGNED");
+        metrics.effect("rail.execute", "done");
+        metrics.auth_refusal("expired");
+        provider.force_flush().unwrap();
+        let batches = memory.get_finished_metrics().unwrap();
+        let all: Vec<_> = batches
+            .iter()
+            .flat_map(opentelemetry_sdk::metrics::data::ResourceMetrics::scope_metrics)
+            .flat_map(opentelemetry_sdk::metrics::data::ScopeMetrics::metrics)
+            .collect();
+        let names: Vec<_> = all.iter().map(|metric| metric.name()).collect();
+        for name in [
+            "mcp.server.operation.duration",
+            "countersign.payments.transitions",
+            "countersign.effects",
+            "countersign.auth.refusals",
+        ] {
+            assert!(names.contains(&name), "{names:?}");
+        }
+        let histogram = all.iter().find(|metric| metric.name() == "mcp.server.operation.duration").unwrap();
+        assert_eq!(histogram.unit(), "s");
+        let AggregatedMetrics::F64(MetricData::Histogram(data)) = histogram.data() else { panic!("no histogram") };
+        assert_eq!(data.data_points().next().unwrap().bounds().collect::<Vec<_>>(), SECONDS);
+    }
+}
