@@ -14,8 +14,6 @@
 
 pub mod adapters;
 pub mod ambient;
-pub mod app;
-pub mod cli;
 pub mod config;
 pub mod domain;
 pub mod http;
@@ -27,4 +25,3 @@ pub mod signer;
 pub mod store;
 pub mod telemetry;
 pub mod tools;
-pub mod worker;
