@@ -14,6 +14,7 @@
 
 pub mod adapters;
 pub mod ambient;
+pub mod app;
 pub mod config;
 pub mod domain;
 pub mod http;
@@ -25,3 +26,4 @@ pub mod signer;
 pub mod store;
 pub mod telemetry;
 pub mod tools;
+pub mod worker;

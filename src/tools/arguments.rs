@@ -26,6 +26,20 @@ impl Arguments {
             .map_err(|_| Refusal::invalid("arguments", "must be a JSON object"))
     }
 
+    /// The arguments as they may be logged: ids and numbers; of everything else only that it was there.
+    pub fn redacted(&self) -> String {
+        const SHOWN: [&str; 9] =
+            ["order_id", "payment_id", "amount", "currency", "signer_id", "notify", "wait_ms", "status", "decision"];
+        let shown = |(name, raw): (&String, &Box<RawValue>)| {
+            if SHOWN.contains(&name.as_str()) {
+                format!("{name}={}", raw.get().chars().filter(|c| !c.is_control()).take(80).collect::<String>())
+            } else {
+                format!("{}=…", name.chars().filter(|c| !c.is_control()).take(32).collect::<String>())
+            }
+        };
+        self.members.iter().take(16).map(shown).collect::<Vec<_>>().join(" ")
+    }
+
     /// A member's source text; `null` counts as absent.
     fn take(&mut self, name: &str) -> Option<Box<RawValue>> {
         self.members.remove(name).filter(|raw| raw.get() != "null")

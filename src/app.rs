@@ -1,0 +1,184 @@
+//! The composition root: the only file that names concrete adapters.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use secrecy::ExposeSecret as _;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::adapters::{RailClient, SignerClient};
+use crate::ambient::{Clock, Entropy};
+use crate::config::{Config, ConfigFault, ms};
+use crate::domain::{Account, Backoff, Currency, Policy, Refusal, Timing};
+use crate::http::auth::{KeySource, Verifier};
+use crate::http::gate::Gate;
+use crate::http::serve::{Serving, serve};
+use crate::journal::ports::{PresencePort, RailPort, SignerPort};
+use crate::journal::{Journal, Rules, Setup, resend_window};
+use crate::store::{Store, StoreFault};
+use crate::tools::names;
+use crate::{http, worker};
+
+/// Why a gateway can't start, in one line that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartFault {
+    /// A setting.
+    #[error(transparent)]
+    Config(#[from] ConfigFault),
+    /// The database can't be opened.
+    #[error("database: can't be opened; check database.url and that it is reachable and writable: {0}")]
+    Store(String),
+    /// The schema can't be brought up to date.
+    #[error("database: the schema can't be brought up to date: {0}")]
+    Migrate(#[from] sqlx::migrate::MigrateError),
+}
+
+impl From<StoreFault> for StartFault {
+    fn from(fault: StoreFault) -> Self {
+        let cause = std::error::Error::source(&fault).map_or_else(|| fault.to_string(), ToString::to_string);
+        Self::Store(cause)
+    }
+}
+
+/// What time and chance come from.
+#[derive(Debug, Clone)]
+pub struct Ambient {
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// The chance.
+    pub entropy: Arc<dyn Entropy>,
+}
+
+/// A gateway, ready to be served.
+#[derive(Debug)]
+pub struct Gateway {
+    /// Its routes.
+    pub router: Router,
+    /// Its journal.
+    pub journal: Arc<Journal>,
+    store: Store,
+    ended: CancellationToken,
+}
+
+/// Opens the database that `config` names and brings its schema up to date.
+pub async fn open_store(config: &Config, clock: Arc<dyn Clock>) -> Result<Store, StartFault> {
+    let database = &config.database;
+    let store = Store::open(database.url.expose_secret(), database.pool_size, ms(database.busy_timeout_ms), clock).await?;
+    store.migrate().await?;
+    Ok(store)
+}
+
+/// The policy in `config`'s file.
+pub fn read_policy(config: &Config) -> Result<Policy, ConfigFault> {
+    let path = &config.policy.file;
+    let text = std::fs::read_to_string(path)
+        .map_err(|err| ConfigFault(format!("policy.file: {} can't be read: {}", path.display(), err.kind())))?;
+    parse_policy(&text)
+}
+
+/// A policy, checked against the tools there are.
+pub fn parse_policy(text: &str) -> Result<Policy, ConfigFault> {
+    Policy::parse(text, &names()).map_err(|fault| ConfigFault(format!("policy.file: {fault}")))
+}
+
+/// A journal over real adapters; `presence` also wires the dev profile's switch.
+pub fn journal(config: &Config, policy: Policy, store: Store, ambient: &Ambient, presence: bool) -> Result<Arc<Journal>, ConfigFault> {
+    let signer = Arc::new(SignerClient::from_config(config, Arc::clone(&ambient.clock), Arc::clone(&ambient.entropy))?);
+    let rail = Arc::new(RailClient::from_config(config, Arc::clone(&ambient.clock))?);
+    let switch: Arc<dyn PresencePort> = Arc::<SignerClient>::clone(&signer);
+    let rules = rules(config, rail.as_ref(), ambient)?;
+    Ok(Arc::new(Journal::new(Setup {
+        store,
+        signer: signer as Arc<dyn SignerPort>,
+        rail: rail as Arc<dyn RailPort>,
+        presence: presence.then_some(switch),
+        entropy: Arc::clone(&ambient.entropy),
+        policy,
+        rules,
+    })))
+}
+
+/// The spans and defaults of `config`.
+pub fn rules(config: &Config, rail: &dyn RailPort, ambient: &Ambient) -> Result<Rules, ConfigFault> {
+    let setting = |name: &'static str| move |refusal: Refusal| ConfigFault(format!("{name}: {}", refusal.message));
+    let currency = |code: &String| code.parse::<Currency>().map_err(setting("payments.currencies"));
+    let notify = &config.notify;
+    let timing = Timing {
+        notify: Backoff {
+            base: ms(notify.base_ms),
+            cap: ms(notify.cap_ms),
+            fast_attempts: notify.fast_attempts,
+            slow: ms(notify.slow_ms),
+            attempts: notify.attempts,
+        },
+        check_every: ms(notify.check_every_ms),
+        query: Backoff {
+            base: ms(config.rail.query_base_ms),
+            cap: ms(config.rail.query_cap_ms),
+            fast_attempts: u32::MAX,
+            slow: ms(config.rail.query_cap_ms),
+            attempts: u32::MAX,
+        },
+        lease: ms(config.worker.lease_ms),
+        read_lag: rail.caps().read_lag,
+        resend_window: resend_window(rail.caps()),
+    };
+    Ok(Rules {
+        node: format!("node-{:08x}", ambient.entropy.u64() >> 32),
+        audience: config.resource(),
+        timing,
+        auto_notify_after: ms(notify.auto_after_ms),
+        expires_after: Duration::from_secs(config.payments.expires_after_s),
+        execute_within: Duration::from_secs(config.payments.execute_within_s),
+        currency: currency(&config.payments.currency)?,
+        currencies: config.payments.currencies.iter().map(|code| Ok(currency(code)?.code())).collect::<Result<_, ConfigFault>>()?,
+        payee: Some(config.payments.payee_account.as_str())
+            .filter(|account| !account.is_empty())
+            .map(|account| Account::parse("payee_account", account))
+            .transpose()
+            .map_err(setting("payments.payee_account"))?,
+        payer: Account::parse("payer_account", &config.payments.payer_account).map_err(setting("payments.payer_account"))?,
+        batch: config.worker.batch.into(),
+    })
+}
+
+impl Gateway {
+    /// Builds a gateway from a checked configuration.
+    ///
+    /// *Errors*: the first thing that can't be used; nothing listens then.
+    pub async fn build(config: &Config, policy: Policy, ambient: &Ambient, presence: bool) -> Result<Self, StartFault> {
+        let store = open_store(config, Arc::clone(&ambient.clock)).await?;
+        let journal = journal(config, policy, store.clone(), ambient, presence)?;
+        let source = KeySource::of(&config.auth);
+        let verifier = Arc::new(Verifier::new(&config.auth, config.audience(), Arc::clone(&ambient.clock), source).await?);
+        let gate = Gate::new(
+            &config.server,
+            &config.resource(),
+            &config.auth.required_scope,
+            Arc::clone(&verifier),
+            Arc::clone(&ambient.clock),
+            Arc::clone(&ambient.entropy),
+        );
+        let ended = CancellationToken::new();
+        let router = http::router::router(config, Arc::clone(&journal), verifier, gate, ended.clone())?;
+        Ok(Self { router, journal, store, ended })
+    }
+
+    /// Serves until `stop` turns, then drains, ends the worker and closes the database.
+    pub async fn run(self, config: &Config, listener: TcpListener, stop: CancellationToken) {
+        let Self { router, journal, store, ended } = self;
+        let work = config.worker.enabled.then(|| tokio::spawn(worker::run(journal, ms(config.worker.tick_ms), stop.clone())));
+        serve(listener, router, Serving::from(&config.server), stop.clone()).await;
+        // Only now: rmcp turns calls in flight into errors when this token turns.
+        ended.cancel();
+        stop.cancel();
+        if let Some(work) = work
+            && work.await.is_err()
+        {
+            tracing::error!("the worker panicked; its work is due again when its leases end");
+        }
+        store.close().await;
+    }
+}

@@ -1,0 +1,90 @@
+//! Callbacks of the signer service: signature over the raw bytes first, then a hint to look.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::post;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
+use standardwebhooks::Webhook;
+
+use super::problem::problem;
+use crate::config::ConfigFault;
+use crate::domain::{Code, PaymentId, Refusal};
+use crate::journal::Journal;
+
+/// A callback is a few ids.
+const LIMIT: usize = 16 * 1024;
+/// More signatures than a rotation needs are not looked at.
+const SIGNATURES: usize = 8;
+
+/// Where callbacks come in.
+#[derive(Clone)]
+struct Inbox {
+    journal: Arc<Journal>,
+    secret: Arc<Webhook>,
+}
+
+#[derive(Deserialize)]
+struct Callback {
+    event_id: String,
+    payment_id: String,
+}
+
+/// `POST /callbacks/signer`, verified with `secret` (`whsec_…`).
+///
+/// *Errors*: a secret that is not base64 of 24 to 64 bytes.
+pub fn router(journal: Arc<Journal>, secret: &SecretString) -> Result<Router, ConfigFault> {
+    let secret = webhook(secret)?;
+    Ok(Router::new()
+        .route("/callbacks/signer", post(receive))
+        .layer(DefaultBodyLimit::max(LIMIT))
+        .with_state(Inbox { journal, secret: Arc::new(secret) }))
+}
+
+fn webhook(secret: &SecretString) -> Result<Webhook, ConfigFault> {
+    let fault = || ConfigFault("signer.callback_secret: must be whsec_ and base64 of 24 to 64 bytes".to_owned());
+    let text = secret.expose_secret().strip_prefix("whsec_").ok_or_else(fault)?;
+    // An empty or short key would verify what anyone can compute.
+    let bytes = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text).map_err(|_| fault())?;
+    if !(24..=64).contains(&bytes.len()) {
+        return Err(fault());
+    }
+    Webhook::from_bytes(bytes).map_err(|_| fault())
+}
+
+async fn receive(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes) -> Response {
+    let answer = |refusal: &Refusal| problem(refusal, "");
+    if !signed(&inbox, &headers, &body) {
+        tracing::warn!("a callback without a valid signature was refused");
+        return answer(&Refusal::new(Code::Unauthenticated, "the callback's signature or timestamp is not valid"));
+    }
+    let Ok(callback) = serde_json::from_slice::<Callback>(&body) else {
+        return answer(&Refusal::new(Code::InvalidArgument, "the callback must name event_id and payment_id"));
+    };
+    let id_in_header = headers.get(standardwebhooks::HEADER_WEBHOOK_ID).and_then(|id| id.to_str().ok());
+    if id_in_header != Some(callback.event_id.as_str()) || callback.event_id.len() > 128 {
+        return answer(&Refusal::invalid("event_id", "must equal webhook-id"));
+    }
+    let Ok(payment_id) = callback.payment_id.parse::<PaymentId>() else {
+        return answer(&Refusal::new(Code::PaymentNotFound, "the callback names no payment of ours"));
+    };
+    match inbox.journal.hint(&callback.event_id, payment_id.as_str()).await {
+        Ok(new) => {
+            tracing::info!(event.id = callback.event_id, payment.id = %payment_id, new, "callback received");
+            StatusCode::NO_CONTENT.into_response()
+        }
+        Err(refusal) => answer(&refusal),
+    }
+}
+
+/// Whether the raw bytes are signed by the shared secret, at a time near ours.
+fn signed(inbox: &Inbox, headers: &HeaderMap, body: &[u8]) -> bool {
+    let signatures = headers.get(standardwebhooks::HEADER_WEBHOOK_SIGNATURE).and_then(|line| line.to_str().ok());
+    let few = signatures.is_some_and(|line| line.split(' ').count() <= SIGNATURES);
+    few && inbox.secret.verify(body, headers).is_ok()
+}
