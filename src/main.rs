@@ -1,1 +1,7 @@
-fn main() {}
+//! The `countersign` binary.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    countersign::cli::main()
+}

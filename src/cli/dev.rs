@@ -1,0 +1,201 @@
+//! `countersign dev`: everything in one process, and what a person needs next.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::home::{Card, Home, Peers, dev_key_id};
+use super::{CommandFault, ambient, failed};
+use crate::app::{Ambient, Gateway, open_store, parse_policy};
+use crate::config::{Config, ms};
+use crate::http::serve::{Serving, bind, serve};
+use crate::journal::KeyEnrolment;
+use crate::lifecycle::stop_on_signals;
+use crate::sandbox::Sandbox;
+use crate::signer::{DirectoryEntry, SignerService, SignerSettings};
+use crate::telemetry;
+
+/// Options of `dev`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  countersign dev\n  countersign dev --port 9000 --data-dir /tmp/desk\n  COUNTERSIGN__NOTIFY__BASE_MS=500 countersign dev\n\nGateway, signer service and rail take PORT, PORT+1 and PORT+2. Settings of the default configuration\ncan be overridden by environment.")]
+pub(super) struct Dev {
+    /// Where keys and databases are kept
+    #[arg(long, default_value = ".countersign")]
+    data_dir: PathBuf,
+    /// First of three ports; 0 takes free ones
+    #[arg(long, default_value_t = 8080)]
+    port: u16,
+    /// Print one JSON line instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// The policy that `dev` runs by.
+const POLICY: &str = include_str!("../../config/policy.toml");
+
+impl Dev {
+    pub(super) async fn run(self) -> Result<(), CommandFault> {
+        let mut config = Config::load(None)?;
+        "text".clone_into(&mut config.telemetry.log_form);
+        "dev".clone_into(&mut config.telemetry.environment);
+        let guard = telemetry::init(&config.telemetry)?;
+        let ambient = ambient();
+        let home = Home::open(&self.data_dir, ambient.entropy.as_ref())?;
+        let listeners = Listeners::bind(self.port).await?;
+        let peers = listeners.peers()?;
+        home.configure(&mut config, &peers);
+        config.check()?;
+
+        let rail = Sandbox::open(&home.path("rail.db"), home.rail_api_key(), Arc::clone(&ambient.clock), Arc::clone(&ambient.entropy))
+            .await
+            .map_err(|err| failed(format_args!("sandbox rail: {err}")))?;
+        let signer = SignerService::open(signer_settings(&home, &peers)?, Arc::clone(&ambient.clock), Arc::clone(&ambient.entropy))
+            .await
+            .map_err(|err| failed(format_args!("signer service: {err}")))?;
+        enrol(&config, &home, &ambient).await?;
+        let gateway = Gateway::build(&config, parse_policy(POLICY)?, &ambient, true).await?;
+
+        let stop = stop_on_signals().map_err(failed)?;
+        let peers_stop = CancellationToken::new();
+        let serving = Serving::from(&config.server);
+        let Listeners { gateway: gateway_socket, signer: signer_socket, rail: rail_socket } = listeners;
+        let parts = [
+            tokio::spawn(serve(signer_socket, signer.router(), serving, peers_stop.clone())),
+            tokio::spawn(serve(rail_socket, rail.router(), serving, peers_stop.clone())),
+            tokio::spawn({
+                let stop = peers_stop.clone();
+                async move { signer.deliver_callbacks(stop).await }
+            }),
+        ];
+        let card = home.card(&config, peers, ambient.clock.as_ref());
+        home.publish(&card)?;
+        self.print(&card)?;
+        gateway.run(&config, gateway_socket, stop).await;
+        // Last, so that calls in flight could still reach them.
+        peers_stop.cancel();
+        for part in parts {
+            if tokio::time::timeout(ms(config.server.drain_ms), part).await.is_err() {
+                tracing::warn!("a part of the dev instance did not end in time");
+            }
+        }
+        rail.close().await;
+        guard.shutdown();
+        Ok(())
+    }
+
+    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
+    fn print(&self, card: &Card) -> Result<(), CommandFault> {
+        if self.json {
+            println!("{}", serde_json::to_string(card).map_err(failed)?);
+        } else {
+            println!("{}", welcome(card, &self.data_dir.display().to_string()));
+        }
+        Ok(())
+    }
+}
+
+struct Listeners {
+    gateway: TcpListener,
+    signer: TcpListener,
+    rail: TcpListener,
+}
+
+impl Listeners {
+    async fn bind(port: u16) -> Result<Self, CommandFault> {
+        let at = |offset: u16| {
+            let port = if port == 0 { 0 } else { port.saturating_add(offset) };
+            format!("127.0.0.1:{port}")
+        };
+        Ok(Self {
+            gateway: bind("--port", &at(0)).await?,
+            signer: bind("--port (+1, signer service)", &at(1)).await?,
+            rail: bind("--port (+2, sandbox rail)", &at(2)).await?,
+        })
+    }
+
+    fn peers(&self) -> Result<Peers, CommandFault> {
+        let url = |listener: &TcpListener| listener.local_addr().map(|address| format!("http://{address}")).map_err(failed);
+        Ok(Peers { gateway: url(&self.gateway)?, signer: url(&self.signer)?, rail: url(&self.rail)? })
+    }
+}
+
+fn signer_settings(home: &Home, peers: &Peers) -> Result<SignerSettings, CommandFault> {
+    let entry = |(signer, key): (&str, &crate::proof::SigningKey)| {
+        let key_pem = key.public().to_pem().map_err(failed)?;
+        Ok(DirectoryEntry { signer_id: signer.to_owned(), name: signer.to_owned(), key_pem: Some(key_pem), online: true })
+    };
+    Ok(SignerSettings {
+        database: home.path("signer.db"),
+        api_key: home.signer_api_key(),
+        callback_secret: home.callback_secret(),
+        public_url: peers.signer.clone(),
+        directory: home.signers().map(entry).collect::<Result<_, CommandFault>>()?,
+        link_ttl: std::time::Duration::from_mins(15),
+        presence_switch: true,
+    })
+}
+
+/// Pins the dev signers' keys in the gateway's own table, as an operator would.
+async fn enrol(config: &Config, home: &Home, ambient: &Ambient) -> Result<(), CommandFault> {
+    let store = open_store(config, Arc::clone(&ambient.clock)).await?;
+    for (signer, key) in home.signers() {
+        let enrolment = KeyEnrolment {
+            tenant: config.auth.default_tenant.parse().map_err(failed)?,
+            signer: signer.parse().map_err(failed)?,
+            key_id: dev_key_id(key).parse().map_err(failed)?,
+            key: key.public(),
+            by: "dev-setup".to_owned(),
+            node: "dev".to_owned(),
+        };
+        enrolment.pin(&store).await.map_err(failed)?;
+    }
+    store.close().await;
+    Ok(())
+}
+
+fn welcome(card: &Card, folder: &str) -> String {
+    let Card { mcp_url, tokens, peers, .. } = card;
+    let Peers { signer, rail, .. } = peers;
+    let client = serde_json::json!({"mcpServers": {"countersign": {
+        "type": "streamable-http", "url": mcp_url, "headers": {"Authorization": format!("Bearer {}", tokens.agent)}}}});
+    let client = serde_json::to_string_pretty(&client).unwrap_or_default();
+    format!(
+        r#"Countersign dev is running. Ctrl-C stops it; keys and data stay in {folder}.
+
+  MCP endpoint     {mcp_url}
+  Signer service   {signer}   (sign pages: {signer}/sign/…, get_sign_link gives the address)
+  Sandbox rail     {rail}   (its ledger: {rail}/sandbox/ledger, with the key in {folder}/keys/rail-api-key)
+
+Tokens, good for 24 hours:
+
+  agent      {agent}
+
+  signer     {signer_token}
+
+  operator   {operator}
+
+  auditor    {auditor}
+
+Client configuration:
+
+{client}
+
+Propose a payment:
+
+  curl -s {mcp_url} -H 'Authorization: Bearer {agent}' \
+    -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \
+    -d '{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"create_payment","arguments":{{"order_id":"order-1","amount":"199.00","signer_id":"finance-1","notify":true}}}}}}'
+
+Then countersign it, as the person finance-1, from another terminal in this folder:
+
+  cargo run -- sign order-1        (installed: countersign sign order-1)
+"#,
+        agent = tokens.agent,
+        signer_token = tokens.signer,
+        operator = tokens.operator,
+        auditor = tokens.auditor,
+    )
+}

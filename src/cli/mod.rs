@@ -1,0 +1,143 @@
+//! The commands: one file each; one match; one exit code.
+//!
+//! Exit codes: 0 it was done, 1 it was not, 2 the command line or the configuration can't be used.
+
+mod check;
+mod client;
+mod demo;
+mod dev;
+mod home;
+mod keys;
+mod sandbox;
+mod serve;
+mod sign;
+mod signer;
+mod token;
+mod verify;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Parser, Subcommand};
+
+pub use client::{CallFault, McpClient, ToolAnswer};
+pub use home::{Card, Home, Peers};
+
+use crate::ambient::{SystemClock, SystemEntropy};
+use crate::app::{Ambient, StartFault};
+use crate::config::ConfigFault;
+
+/// The payment desk for AI agents: an agent proposes, a person countersigns, the money moves once.
+#[derive(Debug, Parser)]
+#[command(version, after_help = "Start here:\n  countersign dev          everything in one process, tokens printed\n  countersign demo         the whole story, played and checked")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Gateway, reference signer service and sandbox rail in one process, on embedded databases
+    Dev(dev::Dev),
+    /// Play the whole story against a fresh dev instance; exit 0 only if every promise held
+    Demo(demo::Demo),
+    /// The gateway and its worker
+    Serve(serve::Serve),
+    /// The worker alone
+    Worker(serve::Worker),
+    /// The reference signer service
+    Signer(signer::Signer),
+    /// The sandbox rail
+    Sandbox(sandbox::SandboxRail),
+    /// Bring the database's schema up to date
+    Migrate(serve::Migrate),
+    /// The effective configuration, redacted, and whether every dependency answers
+    Check(check::Check),
+    /// Key files of a first deployment; enrolling and revoking signers' keys
+    #[command(subcommand)]
+    Keys(keys::Keys),
+    /// Mint a token of the dev issuer
+    Token(token::Token),
+    /// See a payment, then approve or reject it with your key
+    Sign(sign::Sign),
+    /// Check what is stored, trusting nobody
+    #[command(subcommand)]
+    Verify(verify::Verify),
+}
+
+/// Why a command did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+enum CommandFault {
+    /// The command line or the configuration can't be used.
+    #[error("{0}")]
+    Unusable(String),
+    /// It was tried and did not succeed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<ConfigFault> for CommandFault {
+    fn from(fault: ConfigFault) -> Self {
+        Self::Unusable(fault.to_string())
+    }
+}
+
+impl From<StartFault> for CommandFault {
+    fn from(fault: StartFault) -> Self {
+        match fault {
+            StartFault::Config(fault) => fault.into(),
+            StartFault::Store(_) | StartFault::Migrate(_) => Self::Failed(fault.to_string()),
+        }
+    }
+}
+
+/// A failure with a line of its own.
+fn failed(why: impl std::fmt::Display) -> CommandFault {
+    CommandFault::Failed(why.to_string())
+}
+
+fn ambient() -> Ambient {
+    Ambient { clock: Arc::new(SystemClock), entropy: Arc::new(SystemEntropy) }
+}
+
+/// Reads the command line, does it, and tells how it went.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(err) => {
+            eprintln!("countersign: no threads can be started: {err}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let done = runtime.block_on(run(cli.command));
+    // Lookups and other blocking work must not keep a finished command alive.
+    runtime.shutdown_background();
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            eprintln!("countersign: {fault}");
+            match fault {
+                CommandFault::Unusable(_) => ExitCode::from(2),
+                CommandFault::Failed(_) => ExitCode::FAILURE,
+            }
+        }
+    }
+}
+
+async fn run(command: Command) -> Result<(), CommandFault> {
+    match command {
+        Command::Dev(dev) => Box::pin(dev.run()).await,
+        Command::Demo(demo) => Box::pin(demo.run()).await,
+        Command::Serve(serve) => Box::pin(serve.run()).await,
+        Command::Worker(worker) => Box::pin(worker.run()).await,
+        Command::Signer(signer) => Box::pin(signer.run()).await,
+        Command::Sandbox(rail) => Box::pin(rail.run()).await,
+        Command::Migrate(migrate) => Box::pin(migrate.run()).await,
+        Command::Check(check) => Box::pin(check.run()).await,
+        Command::Keys(keys) => Box::pin(keys.run()).await,
+        Command::Token(token) => token.run(),
+        Command::Sign(sign) => Box::pin(sign.run()).await,
+        Command::Verify(verify) => Box::pin(verify.run()).await,
+    }
+}

@@ -1,0 +1,101 @@
+//! `countersign serve`, `worker` and `migrate`: the gateway's processes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+
+use super::{CommandFault, ambient, failed};
+use crate::app::{Gateway, journal, open_store, read_policy};
+use crate::config::{Config, ms};
+use crate::http::serve::bind;
+use crate::lifecycle::stop_on_signals;
+use crate::{telemetry, worker};
+
+/// Which configuration.
+#[derive(Debug, Args)]
+pub(super) struct ConfigFile {
+    /// A configuration file over the defaults; the environment overrides both
+    #[arg(long, value_name = "FILE", env = "COUNTERSIGN_CONFIG")]
+    pub(super) config: Option<PathBuf>,
+}
+
+impl ConfigFile {
+    /// Reads and checks it.
+    pub(super) fn checked(&self) -> Result<Config, CommandFault> {
+        let config = Config::load(self.config.as_deref())?;
+        config.check()?;
+        Ok(config)
+    }
+}
+
+/// Options of `serve`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  countersign serve --config countersign.toml\n  COUNTERSIGN__SERVER__LISTEN=0.0.0.0:8080 countersign serve --no-worker")]
+pub(super) struct Serve {
+    #[command(flatten)]
+    file: ConfigFile,
+    /// Leave due work to `countersign worker`
+    #[arg(long)]
+    no_worker: bool,
+}
+
+impl Serve {
+    pub(super) async fn run(self) -> Result<(), CommandFault> {
+        let mut config = self.file.checked()?;
+        config.worker.enabled &= !self.no_worker;
+        let guard = telemetry::init(&config.telemetry)?;
+        let policy = read_policy(&config)?;
+        let gateway = Gateway::build(&config, policy, &ambient(), false).await?;
+        let listener = bind("server.listen", &config.server.listen).await?;
+        let stop = stop_on_signals().map_err(failed)?;
+        tracing::info!(listen = config.server.listen, resource = config.resource(), worker = config.worker.enabled, "serving");
+        gateway.run(&config, listener, stop).await;
+        guard.shutdown();
+        Ok(())
+    }
+}
+
+/// Options of `worker`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  countersign worker --config countersign.toml")]
+pub(super) struct Worker {
+    #[command(flatten)]
+    file: ConfigFile,
+}
+
+impl Worker {
+    pub(super) async fn run(self) -> Result<(), CommandFault> {
+        let config = self.file.checked()?;
+        let guard = telemetry::init(&config.telemetry)?;
+        let ambient = ambient();
+        let policy = read_policy(&config)?;
+        let store = open_store(&config, Arc::clone(&ambient.clock)).await?;
+        let journal = journal(&config, policy, store.clone(), &ambient, false)?;
+        let stop = stop_on_signals().map_err(failed)?;
+        tracing::info!("working");
+        worker::run(journal, ms(config.worker.tick_ms), stop).await;
+        store.close().await;
+        guard.shutdown();
+        Ok(())
+    }
+}
+
+/// Options of `migrate`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  COUNTERSIGN__DATABASE__URL=postgres://desk@db/desk countersign migrate")]
+pub(super) struct Migrate {
+    #[command(flatten)]
+    file: ConfigFile,
+}
+
+impl Migrate {
+    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
+    pub(super) async fn run(self) -> Result<(), CommandFault> {
+        let config = Config::load(self.file.config.as_deref())?;
+        let store = open_store(&config, ambient().clock).await?;
+        println!("the database's schema is up to date");
+        store.close().await;
+        Ok(())
+    }
+}
