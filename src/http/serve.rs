@@ -218,6 +218,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_idle_connection_does_not_hold_the_stop() {
+        let patient = Duration::from_secs(20);
+        let (address, stop, server) = start(Serving { header_timeout: patient, drain: patient, ..quick() }).await;
+        let mut socket = TcpStream::connect(address).await.unwrap();
+        socket.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        let _ = socket.read(&mut [0; 1_024]).await.unwrap();
+        stop.cancel();
+        tokio::time::timeout(Duration::from_secs(5), server).await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
     async fn a_call_that_never_ends_holds_the_stop_no_longer_than_the_drain() {
         let (address, stop, server) = start(quick()).await;
         let call = tokio::spawn(async move { ask(address, "/slow/60000").await });

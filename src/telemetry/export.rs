@@ -112,6 +112,7 @@ impl Drop for Guard {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
     use std::time::Instant;
 
     use opentelemetry::trace::{Tracer as _, TracerProvider as _};
@@ -125,17 +126,40 @@ mod tests {
         (listener, url)
     }
 
-    #[test]
-    fn a_collector_that_never_answers_delays_neither_calls_nor_the_end() {
-        let (_listener, otlp_endpoint) = silent();
-        let guard = Guard::open(&config::Telemetry {
+    fn telemetry(otlp_endpoint: String) -> config::Telemetry {
+        config::Telemetry {
             otlp_endpoint,
             service_name: "t".into(),
             environment: "t".into(),
             log: String::new(),
             log_form: String::new(),
-        })
-        .unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn the_last_spans_leave_at_the_end() {
+        let (listener, url) = silent();
+        let (told, paths) = mpsc::channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut head = [0; 64];
+                let mut stream = stream.unwrap();
+                let read = stream.read(&mut head).unwrap();
+                told.send(String::from_utf8_lossy(&head[..read]).into_owned()).unwrap();
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+            }
+        });
+        let guard = Guard::open(&telemetry(url)).unwrap();
+        guard.tracer_provider().unwrap().tracer("t").start("call");
+        guard.shutdown();
+        let heads: Vec<String> = paths.try_iter().collect();
+        assert!(heads.iter().any(|head| head.starts_with("POST /v1/traces HTTP/1.1")), "{heads:?}");
+    }
+
+    #[test]
+    fn a_collector_that_never_answers_delays_neither_calls_nor_the_end() {
+        let (_listener, otlp_endpoint) = silent();
+        let guard = Guard::open(&telemetry(otlp_endpoint)).unwrap();
         let tracer = guard.tracer_provider().unwrap().tracer("t");
         let begun = Instant::now();
         for _ in 0..10_000 {

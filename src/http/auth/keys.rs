@@ -187,7 +187,15 @@ impl Keys {
     }
 
     /// Looks for newer keys because a token names one that is not here.
-    pub(super) async fn reload(&self) {
+    ///
+    /// In a task of its own: a caller that hangs up must not take a load under way with it, or one
+    /// such caller a minute would keep new keys out for ever.
+    pub(super) async fn reload(self: &Arc<Self>) {
+        let keys = Arc::clone(self);
+        let _ = tokio::spawn(async move { keys.load_if_due().await }).await;
+    }
+
+    async fn load_if_due(&self) {
         let mut last = self.last.lock().await;
         let pause = if self.current.load().is_empty() { RETRY_AFTER } else { RELOAD_AFTER };
         let now = self.clock.now();
@@ -208,7 +216,7 @@ impl Keys {
         if old && !matches!(self.source, KeySource::Fixed(_)) && !self.refreshing.swap(true, Ordering::AcqRel) {
             let keys = Arc::clone(self);
             tokio::spawn(async move {
-                keys.reload().await;
+                keys.load_if_due().await;
                 keys.refreshing.store(false, Ordering::Release);
             });
         }

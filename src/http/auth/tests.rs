@@ -406,6 +406,8 @@ fn jwks_server(body: Arc<std::sync::Mutex<String>>) -> (String, Arc<AtomicUsize>
             let mut stream = stream.unwrap();
             let _ = stream.read(&mut [0; 4096]);
             counted.fetch_add(1, Ordering::SeqCst);
+            // Long enough for a caller to hang up meanwhile.
+            std::thread::sleep(Duration::from_millis(50));
             let text = body.lock().unwrap().clone();
             let status = if text.is_empty() { "503 Service Unavailable" } else { "200 OK" };
             let length = text.len();
@@ -435,6 +437,20 @@ async fn keys_turn_at_most_once_a_minute_and_old_tokens_fall_with_them() {
     assert!(bench.verifier.verify(&new).await.is_ok());
     assert_eq!(hits.load(Ordering::SeqCst), 2);
     assert_eq!(bench.verifier.verify(&old).await, Err(AuthFault::UnknownKey), "the cache fell with the key");
+}
+
+#[tokio::test]
+async fn a_caller_that_hangs_up_does_not_take_the_reload_with_it() {
+    let body = Arc::new(std::sync::Mutex::new(mint().jwks()));
+    let (url, _) = jwks_server(Arc::clone(&body));
+    let bench = bench_of(auth(), KeySource::Url(url)).await;
+    let next = Mint::from_seed(&[8; 32]);
+    *body.lock().unwrap() = next.jwks();
+    bench.clock.advance(61_000_000);
+    let token = next.sign(&bench.claims());
+    let hung_up = tokio::time::timeout(Duration::from_millis(10), bench.verifier.verify(&token)).await;
+    assert!(hung_up.is_err());
+    assert!(bench.verifier.verify(&token).await.is_ok());
 }
 
 #[tokio::test]
