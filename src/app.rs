@@ -65,9 +65,24 @@ pub struct Gateway {
 /// Opens the database that `config` names and brings its schema up to date.
 pub async fn open_store(config: &Config, clock: Arc<dyn Clock>) -> Result<Store, StartFault> {
     let database = &config.database;
-    let store = Store::open(database.url.expose_secret(), database.pool_size, ms(database.busy_timeout_ms), clock).await?;
+    let store =
+        Store::open(database.url.expose_secret(), database.pool_size, ms(database.busy_timeout_ms), clock).await?;
     store.migrate().await?;
     Ok(store)
+}
+
+/// Opens a database that must be there already: a command that reads makes none by mistake.
+pub async fn open_existing(config: &Config, clock: Arc<dyn Clock>) -> Result<Store, StartFault> {
+    let url = config.database.url.expose_secret();
+    let file = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:"));
+    if let Some(file) = file.map(|file| file.split('?').next().unwrap_or(file))
+        && !std::path::Path::new(file).is_file()
+    {
+        return Err(StartFault::Store(format!(
+            "there is no file {file}; name the database with COUNTERSIGN__DATABASE__URL or --config"
+        )));
+    }
+    open_store(config, clock).await
 }
 
 /// The policy in `config`'s file.
@@ -84,7 +99,13 @@ pub fn parse_policy(text: &str) -> Result<Policy, ConfigFault> {
 }
 
 /// A journal over real adapters; `presence` also wires the dev profile's switch.
-pub fn journal(config: &Config, policy: Policy, store: Store, ambient: &Ambient, presence: bool) -> Result<Arc<Journal>, ConfigFault> {
+pub fn journal(
+    config: &Config,
+    policy: Policy,
+    store: Store,
+    ambient: &Ambient,
+    presence: bool,
+) -> Result<Arc<Journal>, ConfigFault> {
     let signer = Arc::new(SignerClient::from_config(config, Arc::clone(&ambient.clock), Arc::clone(&ambient.entropy))?);
     let rail = Arc::new(RailClient::from_config(config, Arc::clone(&ambient.clock))?);
     let switch: Arc<dyn PresencePort> = Arc::<SignerClient>::clone(&signer);
@@ -133,13 +154,19 @@ pub fn rules(config: &Config, rail: &dyn RailPort, ambient: &Ambient) -> Result<
         expires_after: Duration::from_secs(config.payments.expires_after_s),
         execute_within: Duration::from_secs(config.payments.execute_within_s),
         currency: currency(&config.payments.currency)?,
-        currencies: config.payments.currencies.iter().map(|code| Ok(currency(code)?.code())).collect::<Result<_, ConfigFault>>()?,
+        currencies: config
+            .payments
+            .currencies
+            .iter()
+            .map(|code| Ok(currency(code)?.code()))
+            .collect::<Result<_, ConfigFault>>()?,
         payee: Some(config.payments.payee_account.as_str())
             .filter(|account| !account.is_empty())
             .map(|account| Account::parse("payee_account", account))
             .transpose()
             .map_err(setting("payments.payee_account"))?,
-        payer: Account::parse("payer_account", &config.payments.payer_account).map_err(setting("payments.payer_account"))?,
+        payer: Account::parse("payer_account", &config.payments.payer_account)
+            .map_err(setting("payments.payer_account"))?,
         batch: config.worker.batch.into(),
     })
 }
@@ -152,7 +179,8 @@ impl Gateway {
         let store = open_store(config, Arc::clone(&ambient.clock)).await?;
         let journal = journal(config, policy, store.clone(), ambient, presence)?;
         let source = KeySource::of(&config.auth);
-        let verifier = Arc::new(Verifier::new(&config.auth, config.audience(), Arc::clone(&ambient.clock), source).await?);
+        let verifier =
+            Arc::new(Verifier::new(&config.auth, config.audience(), Arc::clone(&ambient.clock), source).await?);
         let gate = Gate::new(
             &config.server,
             &config.resource(),
@@ -169,7 +197,8 @@ impl Gateway {
     /// Serves until `stop` turns, then drains, ends the worker and closes the database.
     pub async fn run(self, config: &Config, listener: TcpListener, stop: CancellationToken) {
         let Self { router, journal, store, ended } = self;
-        let work = config.worker.enabled.then(|| tokio::spawn(worker::run(journal, ms(config.worker.tick_ms), stop.clone())));
+        let work =
+            config.worker.enabled.then(|| tokio::spawn(worker::run(journal, ms(config.worker.tick_ms), stop.clone())));
         serve(listener, router, Serving::from(&config.server), stop.clone()).await;
         // Only now: rmcp turns calls in flight into errors when this token turns.
         ended.cancel();

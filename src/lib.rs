@@ -15,6 +15,7 @@
 pub mod adapters;
 pub mod ambient;
 pub mod app;
+pub mod cli;
 pub mod config;
 pub mod domain;
 pub mod http;

@@ -46,7 +46,9 @@ impl McpClient {
         let connected = tokio::time::timeout(PATIENCE, ().serve(transport)).await;
         match connected {
             Ok(Ok(service)) => Ok(Self { service }),
-            Ok(Err(err)) => Err(CallFault(format!("{url} does not answer as an MCP endpoint, or refuses the token: {err}"))),
+            Ok(Err(err)) => {
+                Err(CallFault(format!("{url} does not answer as an MCP endpoint, or refuses the token: {err}")))
+            }
             Err(_) => Err(CallFault(format!("{url} did not answer in time"))),
         }
     }

@@ -20,7 +20,9 @@ use crate::telemetry;
 
 /// Options of `dev`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  countersign dev\n  countersign dev --port 9000 --data-dir /tmp/desk\n  COUNTERSIGN__NOTIFY__BASE_MS=500 countersign dev\n\nGateway, signer service and rail take PORT, PORT+1 and PORT+2. Settings of the default configuration\ncan be overridden by environment.")]
+#[command(
+    after_help = "Examples:\n  countersign dev\n  countersign dev --port 9000 --data-dir /tmp/desk\n  COUNTERSIGN__NOTIFY__BASE_MS=500 countersign dev\n\nGateway, signer service and rail take PORT, PORT+1 and PORT+2. Settings of the default configuration\ncan be overridden by environment."
+)]
 pub(super) struct Dev {
     /// Where keys and databases are kept
     #[arg(long, default_value = ".countersign")]
@@ -49,12 +51,21 @@ impl Dev {
         home.configure(&mut config, &peers);
         config.check()?;
 
-        let rail = Sandbox::open(&home.path("rail.db"), home.rail_api_key(), Arc::clone(&ambient.clock), Arc::clone(&ambient.entropy))
-            .await
-            .map_err(|err| failed(format_args!("sandbox rail: {err}")))?;
-        let signer = SignerService::open(signer_settings(&home, &peers)?, Arc::clone(&ambient.clock), Arc::clone(&ambient.entropy))
-            .await
-            .map_err(|err| failed(format_args!("signer service: {err}")))?;
+        let rail = Sandbox::open(
+            &home.path("rail.db"),
+            home.rail_api_key(),
+            Arc::clone(&ambient.clock),
+            Arc::clone(&ambient.entropy),
+        )
+        .await
+        .map_err(|err| failed(format_args!("sandbox rail: {err}")))?;
+        let signer = SignerService::open(
+            signer_settings(&home, &peers)?,
+            Arc::clone(&ambient.clock),
+            Arc::clone(&ambient.entropy),
+        )
+        .await
+        .map_err(|err| failed(format_args!("signer service: {err}")))?;
         enrol(&config, &home, &ambient).await?;
         let gateway = Gateway::build(&config, parse_policy(POLICY)?, &ambient, true).await?;
 
@@ -117,7 +128,8 @@ impl Listeners {
     }
 
     fn peers(&self) -> Result<Peers, CommandFault> {
-        let url = |listener: &TcpListener| listener.local_addr().map(|address| format!("http://{address}")).map_err(failed);
+        let url =
+            |listener: &TcpListener| listener.local_addr().map(|address| format!("http://{address}")).map_err(failed);
         Ok(Peers { gateway: url(&self.gateway)?, signer: url(&self.signer)?, rail: url(&self.rail)? })
     }
 }
@@ -125,7 +137,12 @@ impl Listeners {
 fn signer_settings(home: &Home, peers: &Peers) -> Result<SignerSettings, CommandFault> {
     let entry = |(signer, key): (&str, &crate::proof::SigningKey)| {
         let key_pem = key.public().to_pem().map_err(failed)?;
-        Ok(DirectoryEntry { signer_id: signer.to_owned(), name: signer.to_owned(), key_pem: Some(key_pem), online: true })
+        Ok(DirectoryEntry {
+            signer_id: signer.to_owned(),
+            name: signer.to_owned(),
+            key_pem: Some(key_pem),
+            online: true,
+        })
     };
     Ok(SignerSettings {
         database: home.path("signer.db"),
@@ -146,11 +163,10 @@ async fn enrol(config: &Config, home: &Home, ambient: &Ambient) -> Result<(), Co
             tenant: config.auth.default_tenant.parse().map_err(failed)?,
             signer: signer.parse().map_err(failed)?,
             key_id: dev_key_id(key).parse().map_err(failed)?,
-            key: key.public(),
             by: "dev-setup".to_owned(),
             node: "dev".to_owned(),
         };
-        enrolment.pin(&store).await.map_err(failed)?;
+        enrolment.pin(&store, &key.public()).await.map_err(failed)?;
     }
     store.close().await;
     Ok(())

@@ -11,7 +11,7 @@ use super::{CommandFault, failed};
 use crate::ambient::{Clock, Entropy};
 use crate::config::Config;
 use crate::domain::Role;
-use crate::http::auth::mint::{Grant, Mint};
+use crate::http::auth::{Grant, Mint};
 use crate::proof::{SigningKey, b64url, key_id_of};
 
 /// Where the parts of a dev instance listen.
@@ -46,11 +46,14 @@ pub struct Card {
 
 /// A token per role.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "each is the token of the role it is named after")]
 pub struct Tokens {
+    /// For the agent.
     pub agent: String,
+    /// For the first signer.
     pub signer: String,
+    /// For the operator.
     pub operator: String,
+    /// For the auditor.
     pub auditor: String,
 }
 
@@ -66,9 +69,9 @@ pub struct SignerCard {
 }
 
 /// The dev issuer's name.
-pub const ISSUER: &str = "https://issuer.dev.invalid";
+pub(super) const ISSUER: &str = "https://issuer.dev.invalid";
 /// The dev signers, as `config/policy.toml` names them.
-pub const SIGNERS: [&str; 2] = ["finance-1", "finance-2"];
+pub(super) const SIGNERS: [&str; 2] = ["finance-1", "finance-2"];
 /// How long dev tokens last.
 const TOKENS_LAST: Duration = Duration::from_hours(24);
 
@@ -86,7 +89,9 @@ pub struct Home {
 impl Home {
     /// Opens `dir`, making what is missing. Secrets are files of mode 0600.
     pub(super) fn open(dir: &Path, entropy: &dyn Entropy) -> Result<Self, CommandFault> {
-        let unusable = |what: &Path, err: std::io::Error| CommandFault::Unusable(format!("{}: can't be used: {err}", what.display()));
+        let unusable = |what: &Path, err: std::io::Error| {
+            CommandFault::Unusable(format!("{}: can't be used: {err}", what.display()))
+        };
         std::fs::create_dir_all(dir.join("keys")).map_err(|err| unusable(dir, err))?;
         let dir = dir.canonicalize().map_err(|err| unusable(dir, err))?;
         private_folder(&dir).map_err(|err| unusable(&dir, err))?;
@@ -114,7 +119,10 @@ impl Home {
         let mut signer_keys = Vec::new();
         for signer in SIGNERS {
             let pem = file(&format!("{signer}.pem"), &key_pem)?;
-            signer_keys.push(SigningKey::from_pem(&pem).map_err(|err| CommandFault::Unusable(format!("keys/{signer}.pem: {err}")))?);
+            signer_keys.push(
+                SigningKey::from_pem(&pem)
+                    .map_err(|err| CommandFault::Unusable(format!("keys/{signer}.pem: {err}")))?,
+            );
         }
         let jwks = dir.join("keys").join("jwks.json");
         write_private(&jwks, &mint.jwks()).map_err(|err| unusable(&jwks, err))?;
@@ -228,7 +236,10 @@ impl Card {
     pub(super) fn read(dir: &Path) -> Result<Self, CommandFault> {
         let path = dir.join(CARD);
         let text = std::fs::read_to_string(&path).map_err(|_| {
-            CommandFault::Unusable(format!("{}: not found; start `countersign dev` first, or name --url, --token and --key", path.display()))
+            CommandFault::Unusable(format!(
+                "{}: not found; start `countersign dev` first, or name --url, --token and --key",
+                path.display()
+            ))
         })?;
         serde_json::from_str(&text).map_err(|err| CommandFault::Unusable(format!("{}: {err}", path.display())))
     }

@@ -29,7 +29,10 @@ use crate::config::ConfigFault;
 
 /// The payment desk for AI agents: an agent proposes, a person countersigns, the money moves once.
 #[derive(Debug, Parser)]
-#[command(version, after_help = "Start here:\n  countersign dev          everything in one process, tokens printed\n  countersign demo         the whole story, played and checked")]
+#[command(
+    version,
+    after_help = "Start here:\n  countersign dev          everything in one process, tokens printed\n  countersign demo         the whole story, played and checked"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

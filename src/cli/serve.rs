@@ -31,7 +31,9 @@ impl ConfigFile {
 
 /// Options of `serve`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  countersign serve --config countersign.toml\n  COUNTERSIGN__SERVER__LISTEN=0.0.0.0:8080 countersign serve --no-worker")]
+#[command(
+    after_help = "Examples:\n  countersign serve --config countersign.toml\n  COUNTERSIGN__SERVER__LISTEN=0.0.0.0:8080 countersign serve --no-worker"
+)]
 pub(super) struct Serve {
     #[command(flatten)]
     file: ConfigFile,
@@ -49,7 +51,12 @@ impl Serve {
         let gateway = Gateway::build(&config, policy, &ambient(), false).await?;
         let listener = bind("server.listen", &config.server.listen).await?;
         let stop = stop_on_signals().map_err(failed)?;
-        tracing::info!(listen = config.server.listen, resource = config.resource(), worker = config.worker.enabled, "serving");
+        tracing::info!(
+            listen = config.server.listen,
+            resource = config.resource(),
+            worker = config.worker.enabled,
+            "serving"
+        );
         gateway.run(&config, listener, stop).await;
         guard.shutdown();
         Ok(())

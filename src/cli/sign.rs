@@ -10,11 +10,15 @@ use super::client::{McpClient, ToolAnswer};
 use super::home::Card;
 use super::{CommandFault, failed};
 use crate::domain::Choice;
-use crate::proof::{DecisionDocument, PaymentDocument, SigningKey, compare_code, key_id_of, payment_digest, sign_detached};
+use crate::proof::{
+    DecisionDocument, PaymentDocument, SigningKey, compare_code, key_id_of, payment_digest, sign_detached,
+};
 
 /// Options of `sign`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  countersign sign order-1                      beside a running `countersign dev`\n  countersign sign order-1 --reject --reason 'not ours'\n  countersign sign order-1 --url https://pay.example/mcp --token-file token --key finance-1.pem --yes")]
+#[command(
+    after_help = "Examples:\n  countersign sign order-1                      beside a running `countersign dev`\n  countersign sign order-1 --reject --reason 'not ours'\n  countersign sign order-1 --url https://pay.example/mcp --token-file token --key finance-1.pem --yes"
+)]
 pub(super) struct Sign {
     /// The order, or a payment id
     order: String,
@@ -68,7 +72,9 @@ impl Sign {
         let client = McpClient::connect(&desk.url, &desk.token).await.map_err(failed)?;
         let choice = if self.reject { Choice::Reject } else { Choice::Approve };
         let payment = self.payment();
-        let approval = call(&client, "get_approval", with(&payment, &[("decision", choice.as_str()), ("reason", &self.reason)])).await?;
+        let approval =
+            call(&client, "get_approval", with(&payment, &[("decision", choice.as_str()), ("reason", &self.reason)]))
+                .await?;
         let document = self.check(&approval, &desk, choice)?;
         if !self.json {
             println!("{}", shown(&approval)?);
@@ -79,7 +85,10 @@ impl Sign {
         let jws = sign_detached(&desk.key, &desk.key_id, &document).map_err(failed)?;
         let answer = match choice {
             Choice::Approve => call(&client, "confirm_signing", with(&payment, &[("signature", &jws)])).await?,
-            Choice::Reject => call(&client, "reject_signing", with(&payment, &[("signature", &jws), ("reason", &self.reason)])).await?,
+            Choice::Reject => {
+                call(&client, "reject_signing", with(&payment, &[("signature", &jws), ("reason", &self.reason)]))
+                    .await?
+            }
         };
         if self.json {
             println!("{}", answer.body);
@@ -98,15 +107,22 @@ impl Sign {
         let own = self.url.is_some() && (self.token.is_some() || self.token_file.is_some()) && self.key.is_some();
         let card = if own { None } else { Some(Card::read(&self.data_dir)?) };
         let signer = card.as_ref().and_then(|card| card.signers.iter().find(|entry| entry.signer_id == self.signer));
-        let missing = |what: &str| CommandFault::Unusable(format!("{what} is needed: there is no dev signer {:?}", self.signer));
-        let url = self.url.clone().or_else(|| card.as_ref().map(|card| card.mcp_url.clone())).ok_or_else(|| missing("--url"))?;
+        let missing =
+            |what: &str| CommandFault::Unusable(format!("{what} is needed: there is no dev signer {:?}", self.signer));
+        let url = self
+            .url
+            .clone()
+            .or_else(|| card.as_ref().map(|card| card.mcp_url.clone()))
+            .ok_or_else(|| missing("--url"))?;
         let token = match (&self.token, &self.token_file) {
             (Some(token), _) => token.clone(),
             (None, Some(file)) => read(file)?.trim().to_owned(),
             (None, None) => signer.map(|entry| entry.token.clone()).ok_or_else(|| missing("--token"))?,
         };
-        let file = self.key.clone().or_else(|| signer.map(|entry| entry.key_file.clone())).ok_or_else(|| missing("--key"))?;
-        let key = SigningKey::from_pem(&read(&file)?).map_err(|err| CommandFault::Unusable(format!("{}: {err}", file.display())))?;
+        let file =
+            self.key.clone().or_else(|| signer.map(|entry| entry.key_file.clone())).ok_or_else(|| missing("--key"))?;
+        let key = SigningKey::from_pem(&read(&file)?)
+            .map_err(|err| CommandFault::Unusable(format!("{}: {err}", file.display())))?;
         let key_id = self.key_id.clone().unwrap_or_else(|| key_id_of(&key.public()));
         Ok(Desk { url, token, key, key_id })
     }
@@ -117,29 +133,42 @@ impl Sign {
         if !approval.text("decided").is_empty() {
             return Err(failed(approval.text("message")));
         }
-        let forms = approval.body.get("to_sign").and_then(Value::as_array).ok_or_else(|| failed("the gateway gave nothing to sign"))?;
+        let forms = approval
+            .body
+            .get("to_sign")
+            .and_then(Value::as_array)
+            .ok_or_else(|| failed("the gateway gave nothing to sign"))?;
         let form = forms.iter().find(|form| form.get("key_id").and_then(Value::as_str) == Some(&desk.key_id));
-        let text = form
-            .and_then(|form| form.get("decision_document"))
-            .and_then(Value::as_str)
-            .ok_or_else(|| failed(format_args!("your key {} is not enrolled; an operator does that with `countersign keys enrol`", desk.key_id)))?;
+        let text = form.and_then(|form| form.get("decision_document")).and_then(Value::as_str).ok_or_else(|| {
+            failed(format_args!(
+                "your key {} is not enrolled; an operator does that with `countersign keys enrol`",
+                desk.key_id
+            ))
+        })?;
         let payload = approval.text("payment_document");
-        let payment = PaymentDocument::parse(payload).ok_or_else(|| failed("the payment document is not in canonical form"))?;
+        let payment =
+            PaymentDocument::parse(payload).ok_or_else(|| failed("the payment document is not in canonical form"))?;
         let asked = payment.order_id == self.order || payment.payment_id == self.order;
-        let decision = DecisionDocument::parse(text).ok_or_else(|| failed("the decision document is not in canonical form"))?;
+        let decision =
+            DecisionDocument::parse(text).ok_or_else(|| failed("the decision document is not in canonical form"))?;
         let honest = asked
             && decision.payment_digest == payment_digest(payload)
             && decision.choice() == Some(choice)
             && decision.reason == self.reason
             && decision.key_id == desk.key_id;
-        if honest { Ok(text.to_owned()) } else { Err(failed("the documents do not speak of the payment you asked for; nothing was signed")) }
+        if honest {
+            Ok(text.to_owned())
+        } else {
+            Err(failed("the documents do not speak of the payment you asked for; nothing was signed"))
+        }
     }
 }
 
 /// The payment, from the signed document alone.
 fn shown(approval: &ToolAnswer) -> Result<String, CommandFault> {
     let payload = approval.text("payment_document");
-    let payment = PaymentDocument::parse(payload).ok_or_else(|| failed("the payment document is not in canonical form"))?;
+    let payment =
+        PaymentDocument::parse(payload).ok_or_else(|| failed("the payment document is not in canonical form"))?;
     let amount = payment.amount_text().ok_or_else(|| failed("the amount in the payment document can't be read"))?;
     let name = if payment.payee_name.is_empty() { "name not verified" } else { &payment.payee_name };
     Ok(format!(
@@ -157,7 +186,9 @@ fn shown(approval: &ToolAnswer) -> Result<String, CommandFault> {
 #[expect(clippy::print_stdout, reason = "a question to a person")]
 fn confirmed(choice: Choice) -> Result<bool, CommandFault> {
     if !std::io::stdin().is_terminal() {
-        return Err(CommandFault::Unusable("there is no terminal to ask at; pass --yes to sign without being asked".to_owned()));
+        return Err(CommandFault::Unusable(
+            "there is no terminal to ask at; pass --yes to sign without being asked".to_owned(),
+        ));
     }
     print!("Type {} to sign: ", choice.as_str());
     std::io::stdout().flush().map_err(failed)?;
@@ -185,5 +216,6 @@ async fn call(client: &McpClient, tool: &str, arguments: Value) -> Result<ToolAn
 }
 
 fn read(file: &Path) -> Result<String, CommandFault> {
-    std::fs::read_to_string(file).map_err(|err| CommandFault::Unusable(format!("{}: can't be read: {}", file.display(), err.kind())))
+    std::fs::read_to_string(file)
+        .map_err(|err| CommandFault::Unusable(format!("{}: can't be read: {}", file.display(), err.kind())))
 }

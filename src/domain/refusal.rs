@@ -166,12 +166,8 @@ impl Code {
             Self::NonceConsumed => entry("NONCE_CONSUMED", "signing", 409, "get_payment_status"),
             Self::SigningRoundStale => entry("SIGNING_ROUND_STALE", "signing", 409, "get_approval"),
             Self::PaymentOnManualHold => entry("PAYMENT_ON_MANUAL_HOLD", "signing", 409, "ask_an_operator"),
-            Self::PaymentTerminal => {
-                entry("PAYMENT_TERMINAL", "terminal", 409, "create_payment_with_a_new_idempotency_key")
-            }
-            Self::PaymentExpired => {
-                entry("PAYMENT_EXPIRED", "terminal", 410, "create_payment_with_a_new_idempotency_key")
-            }
+            Self::PaymentTerminal => entry("PAYMENT_TERMINAL", "terminal", 409, "get_payment_status"),
+            Self::PaymentExpired => entry("PAYMENT_EXPIRED", "terminal", 410, "get_payment_status"),
             Self::PaymentNotFound => entry("PAYMENT_NOT_FOUND", "not_found", 404, "list_payments"),
             Self::RateLimited => retry("RATE_LIMITED", "rate_limit", 429, 1_000),
             Self::SignerServiceUnavailable => retry("SIGNER_SERVICE_UNAVAILABLE", "dependency", 503, 2_000),

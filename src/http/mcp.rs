@@ -100,8 +100,16 @@ impl ServerHandler for McpServer {
         let span = tracing::Span::current();
         let work = tokio::spawn(async move { logged(&desk, &caller, tool).await }.instrument(span));
         let result = work.await.unwrap_or_else(|err| {
-            tracing::error!(request_id, tool.name = tool.name, panicked = err.is_panic(), "a tool call ended without an answer");
-            Err(Refusal::new(Code::Internal, "an internal fault ended the call; what was committed stands, ask for the payment's status"))
+            tracing::error!(
+                request_id,
+                tool.name = tool.name,
+                panicked = err.is_panic(),
+                "a tool call ended without an answer"
+            );
+            Err(Refusal::new(
+                Code::Internal,
+                "an internal fault ended the call; what was committed stands, ask for the payment's status",
+            ))
         });
         Ok(CallToolResponse::Complete(match result {
             Ok(reply) => rendered(reply.body, false),
@@ -145,12 +153,21 @@ async fn logged(desk: &Desk, caller: &Caller, tool: &ToolSpec) -> Result<Reply, 
     let redacted = arguments.as_ref().map(Arguments::redacted).unwrap_or_default();
     let who = caller.principal.actor();
     let tenant = caller.principal.tenant.as_str();
-    tracing::info!(request_id = caller.request_id, tool.name = tool.name, principal.id = who, tenant, arguments = redacted, "tool call begins");
+    tracing::info!(
+        request_id = caller.request_id,
+        tool.name = tool.name,
+        principal.id = who,
+        tenant,
+        arguments = redacted,
+        "tool call begins"
+    );
     let result = Box::pin(desk.call(&caller.principal, tool, arguments)).await;
     let (outcome, payment_id) = match &result {
         Ok(reply) => (text_of(&reply.body, "status"), text_of(&reply.body, "payment_id")),
-        Err(refusal) => (refusal.code.as_str().to_owned(),
-            refusal.payment.as_ref().map(|payment| payment.payment_id.clone()).unwrap_or_default()),
+        Err(refusal) => (
+            refusal.code.as_str().to_owned(),
+            refusal.payment.as_ref().map(|payment| payment.payment_id.clone()).unwrap_or_default(),
+        ),
     };
     tracing::Span::current().record("countersign.payment.id", &payment_id);
     tracing::info!(

@@ -46,7 +46,8 @@ pub fn router(
     } else {
         config.auth.authorization_servers.clone()
     };
-    let scopes: Vec<String> = Some(config.auth.required_scope.clone()).filter(|scope| !scope.is_empty()).into_iter().collect();
+    let scopes: Vec<String> =
+        Some(config.auth.required_scope.clone()).filter(|scope| !scope.is_empty()).into_iter().collect();
     Ok(mcp
         .merge(callbacks::router(Arc::clone(&journal), &config.signer.callback_secret)?)
         .merge(health::router(journal, verifier))

@@ -38,7 +38,7 @@ use tokio::sync::Notify;
 pub use check::SignerNews;
 pub use create::{CreateRequest, Created};
 pub use decide::{Decision, Source, Verdict};
-pub use person::{KeyEnrolment, revoke_key};
+pub use person::KeyEnrolment;
 pub use reach::Reaching;
 pub use reading::{Approval, ApprovalForm, Page, Selector};
 pub use recorded::Recorded;

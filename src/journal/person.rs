@@ -5,7 +5,7 @@ use crate::domain::{Code, Event, KeyId, Payment, Principal, Refusal, SignerId, T
 use crate::proof::PublicKey;
 use crate::store::{AuditNote, PinnedKey, Store, StoreFault};
 
-/// A signer's public key to be pinned.
+/// Whose key of which name is meant, and on whose word.
 #[derive(Debug, Clone)]
 pub struct KeyEnrolment {
     /// The tenant.
@@ -14,25 +14,23 @@ pub struct KeyEnrolment {
     pub signer: SignerId,
     /// Its name.
     pub key_id: KeyId,
-    /// The key.
-    pub key: PublicKey,
-    /// Who vouches for it.
+    /// Who vouches for it, or revokes it.
     pub by: String,
     /// The process that writes.
     pub node: String,
 }
 
 impl KeyEnrolment {
-    /// Pins the key, audited.
+    /// Pins `key`, audited.
     ///
     /// *Errors*: `INVALID_ARGUMENT` when the name is taken by another key, or the key by another person.
     /// Pinning the same key again changes nothing.
-    pub async fn pin(self, store: &Store) -> Result<bool, Refusal> {
+    pub async fn pin(self, store: &Store, key: &PublicKey) -> Result<bool, Refusal> {
         let mut tx = store.begin().await?;
         let pinned = PinnedKey {
             signer_id: self.signer.to_string(),
             key_id: self.key_id.to_string(),
-            public_key: self.key.to_b64url(),
+            public_key: key.to_b64url(),
             revoked_at: None,
         };
         let known = tx.pinned_keys(self.tenant.as_str(), self.signer.as_str()).await?;
@@ -54,24 +52,26 @@ impl KeyEnrolment {
         tx.commit().await?;
         Ok(true)
     }
-}
 
-/// Revokes a signer's key, audited: it counts no more, not even for payments that are signed and not yet started.
-pub async fn revoke_key(store: &Store, enrolment: &KeyEnrolment) -> Result<(), Refusal> {
-    let mut tx = store.begin().await?;
-    let at = tx.now();
-    if !tx.revoke_key(enrolment.tenant.as_str(), enrolment.signer.as_str(), enrolment.key_id.as_str(), at).await? {
-        return Err(Refusal::invalid("key_id", "is not an active key of this signer's"));
+    /// Revokes the key, audited: it counts no more, not even for a payment that is signed and not yet started.
+    ///
+    /// *Errors*: `INVALID_ARGUMENT` when there is no such active key.
+    pub async fn revoke(self, store: &Store) -> Result<(), Refusal> {
+        let mut tx = store.begin().await?;
+        let at = tx.now();
+        if !tx.revoke_key(self.tenant.as_str(), self.signer.as_str(), self.key_id.as_str(), at).await? {
+            return Err(Refusal::invalid("key_id", "is not an active key of this signer's"));
+        }
+        tx.audit(AuditNote {
+            tenant: self.tenant.to_string(),
+            node: self.node,
+            actor: format!("operator:{}", self.by),
+            event: "signer_key.revoked".to_owned(),
+            reason: format!("{} {}", self.signer, self.key_id),
+            ..AuditNote::default()
+        });
+        Ok(tx.commit().await?)
     }
-    tx.audit(AuditNote {
-        tenant: enrolment.tenant.to_string(),
-        node: enrolment.node.clone(),
-        actor: format!("operator:{}", enrolment.by),
-        event: "signer_key.revoked".to_owned(),
-        reason: format!("{} {}", enrolment.signer, enrolment.key_id),
-        ..AuditNote::default()
-    });
-    Ok(tx.commit().await?)
 }
 
 impl Journal {

@@ -15,7 +15,11 @@ const LONGEST_WAIT_MS: u64 = 25_000;
 /// How often a waiting status call looks.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-pub(super) async fn create_payment(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+pub(super) async fn create_payment(
+    journal: &Journal,
+    who: &Principal,
+    mut arguments: Arguments,
+) -> Result<Reply, Refusal> {
     let order_id = arguments.required_text("order_id")?.parse()?;
     let amount = arguments.amount()?;
     let currency = arguments.text("currency")?.map(|code| code.parse()).transpose()?;
@@ -57,7 +61,11 @@ pub(super) async fn create_payment(journal: &Journal, who: &Principal, mut argum
     })
 }
 
-pub(super) async fn notify_signer(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+pub(super) async fn notify_signer(
+    journal: &Journal,
+    who: &Principal,
+    mut arguments: Arguments,
+) -> Result<Reply, Refusal> {
     let selector = arguments.selector()?;
     arguments.done()?;
     let reaching = journal.notify(who, &selector, Asker::Agent).await?;
@@ -67,7 +75,11 @@ pub(super) async fn notify_signer(journal: &Journal, who: &Principal, mut argume
     }
 }
 
-pub(super) async fn get_payment_status(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+pub(super) async fn get_payment_status(
+    journal: &Journal,
+    who: &Principal,
+    mut arguments: Arguments,
+) -> Result<Reply, Refusal> {
     let selector = arguments.selector()?;
     let wait = arguments.number("wait_ms", LONGEST_WAIT_MS)?.unwrap_or(0);
     arguments.done()?;
@@ -83,30 +95,47 @@ pub(super) async fn get_payment_status(journal: &Journal, who: &Principal, mut a
 
 /// Whether a waiting caller would learn nothing new.
 fn same_news(before: &Payment, now: &Payment) -> bool {
-    let news = |payment: &Payment| (payment.status, payment.execution.phase, payment.approvals, payment.attention.len());
+    let news =
+        |payment: &Payment| (payment.status, payment.execution.phase, payment.approvals, payment.attention.len());
     before.terms.payment_id == now.terms.payment_id && news(before) == news(now)
 }
 
-pub(super) async fn get_sign_link(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+pub(super) async fn get_sign_link(
+    journal: &Journal,
+    who: &Principal,
+    mut arguments: Arguments,
+) -> Result<Reply, Refusal> {
     let selector = arguments.selector()?;
     arguments.done()?;
     let (payment, link) = journal.sign_link(who, &selector).await?;
     Ok(Reply::about(&payment)
         .with("sign_url", json!(link.url))
         .with("link_expires_at", json!(link.expires_at.rfc3339()))
-        .with("message", json!("Pass this address on to the signer. It only shows the payment; opening it approves nothing."))
+        .with(
+            "message",
+            json!("Pass this address on to the signer. It only shows the payment; opening it approves nothing."),
+        )
         .with("next_action", json!("pass_link_to_signer")))
 }
 
-pub(super) async fn check_sign_status(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+pub(super) async fn check_sign_status(
+    journal: &Journal,
+    who: &Principal,
+    mut arguments: Arguments,
+) -> Result<Reply, Refusal> {
     let selector = arguments.selector()?;
     arguments.done()?;
     let news = journal.check_signer(who, &selector).await?;
-    let signers: Vec<_> = news.online.iter().map(|(signer, online)| json!({"signer_id": signer, "online": online})).collect();
+    let signers: Vec<_> =
+        news.online.iter().map(|(signer, online)| json!({"signer_id": signer, "online": online})).collect();
     Ok(Reply::about(&news.payment).with("signers", json!(signers)))
 }
 
-pub(super) async fn cancel_payment(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+pub(super) async fn cancel_payment(
+    journal: &Journal,
+    who: &Principal,
+    mut arguments: Arguments,
+) -> Result<Reply, Refusal> {
     let selector = arguments.selector()?;
     arguments.done()?;
     let payment = journal.cancel(who, &selector).await?;
@@ -118,10 +147,17 @@ pub(super) async fn cancel_payment(journal: &Journal, who: &Principal, mut argum
     Ok(reply)
 }
 
-pub(super) async fn list_payments(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+pub(super) async fn list_payments(
+    journal: &Journal,
+    who: &Principal,
+    mut arguments: Arguments,
+) -> Result<Reply, Refusal> {
     let status = arguments
         .text("status")?
-        .map(|name| Status::from_name(&name).ok_or_else(|| Refusal::invalid("status", "is not a payment status, such as \"AWAITING_SIGNER\"")))
+        .map(|name| {
+            Status::from_name(&name)
+                .ok_or_else(|| Refusal::invalid("status", "is not a payment status, such as \"AWAITING_SIGNER\""))
+        })
         .transpose()?;
     let cursor = arguments.cursor()?;
     arguments.done()?;

@@ -74,9 +74,7 @@ impl Arguments {
     /// An optional whole number of at most `most`.
     pub fn number(&mut self, name: &'static str, most: u64) -> Result<Option<u64>, Refusal> {
         let wrong = || Refusal::invalid(name, format_args!("must be a whole number from 0 to {most}"));
-        self.take(name)
-            .map(|raw| raw.get().parse().ok().filter(|value| *value <= most).ok_or_else(wrong))
-            .transpose()
+        self.take(name).map(|raw| raw.get().parse().ok().filter(|value| *value <= most).ok_or_else(wrong)).transpose()
     }
 
     /// An amount's digits: a string's content, or a number's own text, never through a float.
@@ -84,12 +82,17 @@ impl Arguments {
         let raw = self.take("amount").ok_or_else(|| Refusal::of_field(Code::AmountInvalid, "amount", "is required"))?;
         let text = raw.get();
         if text.starts_with('"') {
-            return serde_json::from_str(text).map_err(|_| Refusal::of_field(Code::AmountInvalid, "amount", "must be a decimal"));
+            return serde_json::from_str(text)
+                .map_err(|_| Refusal::of_field(Code::AmountInvalid, "amount", "must be a decimal"));
         }
         if text.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
             return Ok(text.to_owned());
         }
-        Err(Refusal::of_field(Code::AmountInvalid, "amount", "must be a decimal string such as \"199.00\", or a number"))
+        Err(Refusal::of_field(
+            Code::AmountInvalid,
+            "amount",
+            "must be a decimal string such as \"199.00\", or a number",
+        ))
     }
 
     /// The payment meant: `order_id` or `payment_id`, exactly one.
@@ -118,7 +121,10 @@ impl Arguments {
             None => Ok(()),
             Some(name) => {
                 let name: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
-                Err(Refusal::new(Code::InvalidArgument, format!("{name}: is not an argument of this tool; tools/list shows which are")))
+                Err(Refusal::new(
+                    Code::InvalidArgument,
+                    format!("{name}: is not an argument of this tool; tools/list shows which are"),
+                ))
             }
         }
     }

@@ -69,8 +69,10 @@ pub const TOOLS: [ToolSpec; 14] = [
         description: "Read where a payment stands and what to do next. wait_ms (up to 25000) waits for a change and then answers in any \
             case; a wait that runs out changes nothing. Follow next_action and retry_after_ms; never create a second payment because \
             this one is slow.",
-        properties: || json!({"wait_ms": {"type": ["integer", "null"], "minimum": 0, "maximum": 25000,
-            "description": "Milliseconds to wait for a change; 0 or absent answers at once."}}),
+        properties: || {
+            json!({"wait_ms": {"type": ["integer", "null"], "minimum": 0, "maximum": 25000,
+            "description": "Milliseconds to wait for a change; 0 or absent answers at once."}})
+        },
         ..ONE
     },
     ToolSpec {
@@ -99,8 +101,10 @@ pub const TOOLS: [ToolSpec; 14] = [
         name: "list_payments",
         title: "List payments",
         description: "List your payments, newest first, 20 a page. Pass next_cursor as cursor for the next page.",
-        properties: || json!({"status": {"type": ["string", "null"], "enum": statuses(), "description": "Only payments in this state."},
-            "cursor": cursor()}),
+        properties: || {
+            json!({"status": {"type": ["string", "null"], "enum": statuses(), "description": "Only payments in this state."},
+            "cursor": cursor()})
+        },
         ..READ
     },
     ToolSpec {
@@ -116,9 +120,11 @@ pub const TOOLS: [ToolSpec; 14] = [
         description: "Get the exact payment document and, for each of your keys, the exact decision document to sign as an Ed25519 \
             detached JWS (RFC 7515 appendix F; header {\"alg\":\"EdDSA\",\"kid\":key_id,\"typ\":\"countersign-approval+jws\"}). \
             Next: confirm_signing, or reject_signing with the same reason.",
-        properties: || json!({
+        properties: || {
+            json!({
             "decision": {"type": ["string", "null"], "enum": ["approve", "reject", null], "description": "Which decision to prepare; approve when absent."},
-            "reason": {"type": ["string", "null"], "maxLength": 512, "description": "Your reason, exactly as you will send it with reject_signing."}}),
+            "reason": {"type": ["string", "null"], "maxLength": 512, "description": "Your reason, exactly as you will send it with reject_signing."}})
+        },
         ..ONE
     },
     ToolSpec {
@@ -137,8 +143,10 @@ pub const TOOLS: [ToolSpec; 14] = [
         description: "Reject a payment with your detached JWS over the decision document that get_approval gave for decision \"reject\" \
             and this reason. Final.",
         destructive: true,
-        properties: || json!({"signature": signature(),
-            "reason": {"type": "string", "maxLength": 512, "description": "Why, as signed."}}),
+        properties: || {
+            json!({"signature": signature(),
+            "reason": {"type": "string", "maxLength": 512, "description": "Why, as signed."}})
+        },
         required: &["signature", "reason"],
         ..ACT
     },
@@ -213,7 +221,10 @@ impl ToolSpec {
         let mut properties = into_object((self.properties)());
         if self.one_payment {
             properties.insert("order_id".to_owned(), json!({"type": ["string", "null"], "description": "The order; means its latest payment. Give this or payment_id."}));
-            properties.insert("payment_id".to_owned(), json!({"type": ["string", "null"], "description": "The payment. Give this or order_id."}));
+            properties.insert(
+                "payment_id".to_owned(),
+                json!({"type": ["string", "null"], "description": "The payment. Give this or order_id."}),
+            );
         }
         into_object(json!({
             "type": "object",

@@ -50,10 +50,18 @@ impl Desk {
     /// Carries out one call.
     ///
     /// The grant is judged here, on the tool that is really called, whatever a list or a header said.
-    pub async fn call(&self, who: &Principal, tool: &ToolSpec, arguments: Result<Arguments, Refusal>) -> Result<Reply, Refusal> {
+    pub async fn call(
+        &self,
+        who: &Principal,
+        tool: &ToolSpec,
+        arguments: Result<Arguments, Refusal>,
+    ) -> Result<Reply, Refusal> {
         if !self.journal.policy().grants(&who.roles, tool.name) {
             self.journal.audit_forbidden(who, tool.name).await?;
-            return Err(Refusal::new(Code::ForbiddenTool, format!("your role does not grant {}; tools/list shows what it grants", tool.name)));
+            return Err(Refusal::new(
+                Code::ForbiddenTool,
+                format!("your role does not grant {}; tools/list shows what it grants", tool.name),
+            ));
         }
         let arguments = arguments?;
         let journal = &self.journal;

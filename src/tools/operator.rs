@@ -7,7 +7,11 @@ use super::reply::{Reply, summary};
 use crate::domain::{Asker, Payment, Principal, Refusal, SignerId};
 use crate::journal::Journal;
 
-pub(super) async fn list_attention(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+pub(super) async fn list_attention(
+    journal: &Journal,
+    who: &Principal,
+    mut arguments: Arguments,
+) -> Result<Reply, Refusal> {
     let cursor = arguments.cursor()?;
     arguments.done()?;
     let page = journal.attention(who, cursor.as_ref()).await?;
@@ -23,14 +27,21 @@ fn stuck(payment: &Payment) -> serde_json::Value {
     let mut row = summary(payment);
     if let Some(row) = row.as_object_mut() {
         row.insert("reason".to_owned(), json!(payment.reason));
-        row.insert("attention".to_owned(), json!(payment.attention.iter().map(|reason| reason.as_str()).collect::<Vec<_>>()));
+        row.insert(
+            "attention".to_owned(),
+            json!(payment.attention.iter().map(|reason| reason.as_str()).collect::<Vec<_>>()),
+        );
         row.insert("phase".to_owned(), json!(payment.execution.phase.as_str()));
         row.insert("attempts".to_owned(), json!(payment.notice.attempts));
     }
     row
 }
 
-pub(super) async fn resend_notification(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+pub(super) async fn resend_notification(
+    journal: &Journal,
+    who: &Principal,
+    mut arguments: Arguments,
+) -> Result<Reply, Refusal> {
     let selector = arguments.selector()?;
     arguments.done()?;
     let reaching = journal.notify(who, &selector, Asker::Operator).await?;

@@ -87,12 +87,18 @@ struct Advice {
 
 /// What a model should understand and do: one sentence, one action.
 fn advice(payment: &Payment) -> Advice {
-    let say = |message: &str, next_action, retry_after_ms| Advice { message: message.to_owned(), next_action, retry_after_ms };
+    let say = |message: &str, next_action, retry_after_ms| Advice {
+        message: message.to_owned(),
+        next_action,
+        retry_after_ms,
+    };
     let never_tried = payment.notice.attempts == 0 && payment.notice.settled == 0;
     match payment.status {
-        Status::Created if never_tried => {
-            say("The payment is recorded. Call notify_signer; if you do not, the gateway does soon.", "notify_signer", None)
-        }
+        Status::Created if never_tried => say(
+            "The payment is recorded. Call notify_signer; if you do not, the gateway does soon.",
+            "notify_signer",
+            None,
+        ),
         Status::Created => say(
             "The payment is recorded. The signer service can't be used now; the gateway goes on trying by itself.",
             "wait",
@@ -121,7 +127,11 @@ fn advice(payment: &Payment) -> Advice {
         Status::Signed => say("Signed; the payment is being carried out.", "wait", Some(1_000)),
         Status::Executed => say("The money has moved, once. Nothing is left to do.", "done", None),
         Status::Rejected => say("A signer rejected the payment. Tell your user why.", "inform_user", None),
-        Status::Expired => say("The payment's time ran out; no money moved. A new payment needs a new idempotency_key.", "inform_user", None),
+        Status::Expired => say(
+            "The payment's time ran out; no money moved. A new payment needs a new idempotency_key.",
+            "inform_user",
+            None,
+        ),
         Status::Cancelled => say("The payment was called off; no money moved.", "done", None),
         Status::Failed => say("The rail refused the payment; no money moved. Tell your user why.", "inform_user", None),
     }

@@ -8,13 +8,21 @@ use super::reply::Reply;
 use crate::domain::{Choice, Principal, Reason, Refusal};
 use crate::journal::{Journal, Verdict};
 
-pub(super) async fn list_approvals(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+pub(super) async fn list_approvals(
+    journal: &Journal,
+    who: &Principal,
+    mut arguments: Arguments,
+) -> Result<Reply, Refusal> {
     let cursor = arguments.cursor()?;
     arguments.done()?;
     Ok(listed(&journal.approvals(who, cursor.as_ref()).await?, "approvals"))
 }
 
-pub(super) async fn get_approval(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+pub(super) async fn get_approval(
+    journal: &Journal,
+    who: &Principal,
+    mut arguments: Arguments,
+) -> Result<Reply, Refusal> {
     let selector = arguments.selector()?;
     let choice = arguments
         .text("decision")?
@@ -43,7 +51,11 @@ pub(super) async fn get_approval(journal: &Journal, who: &Principal, mut argumen
         .with("to_sign", json!(forms)))
 }
 
-pub(super) async fn confirm_signing(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+pub(super) async fn confirm_signing(
+    journal: &Journal,
+    who: &Principal,
+    mut arguments: Arguments,
+) -> Result<Reply, Refusal> {
     let selector = arguments.selector()?;
     let jws = arguments.required_text("signature")?;
     arguments.done()?;
@@ -51,7 +63,11 @@ pub(super) async fn confirm_signing(journal: &Journal, who: &Principal, mut argu
     Ok(decided(&verdict))
 }
 
-pub(super) async fn reject_signing(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+pub(super) async fn reject_signing(
+    journal: &Journal,
+    who: &Principal,
+    mut arguments: Arguments,
+) -> Result<Reply, Refusal> {
     let selector = arguments.selector()?;
     let jws = arguments.required_text("signature")?;
     let reason = Reason::parse("reason", &arguments.required_text("reason")?)?;

@@ -1,0 +1,82 @@
+//! `countersign check`: what configuration is in force, and whether every dependency answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::serve::ConfigFile;
+use super::{CommandFault, ambient, failed};
+use crate::app::{journal, open_store, read_policy};
+use crate::http::auth::{KeySource, Verifier};
+
+/// Options of `check`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  countersign check --config countersign.toml\n\nExit 0: everything answers. 1: something does not. 2: the configuration can't be used."
+)]
+pub(super) struct Check {
+    #[command(flatten)]
+    file: ConfigFile,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Check {
+    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
+    pub(super) async fn run(self) -> Result<(), CommandFault> {
+        let config = self.file.checked()?;
+        let policy = read_policy(&config)?;
+        let ambient = ambient();
+        let mut verdicts: Vec<(&str, Result<(), String>)> = Vec::new();
+        let keys =
+            Verifier::new(&config.auth, config.audience(), Arc::clone(&ambient.clock), KeySource::of(&config.auth))
+                .await;
+        verdicts.push((
+            "token keys",
+            keys.map_err(|err| err.to_string()).and_then(|keys| {
+                if keys.has_keys() { Ok(()) } else { Err("none could be loaded from auth.jwks_url".to_owned()) }
+            }),
+        ));
+        match open_store(&config, Arc::clone(&ambient.clock)).await {
+            Ok(store) => {
+                verdicts.push(("database", Ok(())));
+                let journal = journal(&config, policy, store.clone(), &ambient, false)?;
+                let told = |answer: Result<Result<(), crate::journal::ports::Trouble>, _>| match answer {
+                    Ok(Ok(())) => Ok(()),
+                    Ok(Err(trouble)) => Err(trouble.to_string()),
+                    Err(_) => Err("no answer in time".to_owned()),
+                };
+                verdicts.push(("signer service", told(tokio::time::timeout(PATIENCE, journal.ping_signer()).await)));
+                verdicts.push(("rail", told(tokio::time::timeout(PATIENCE, journal.ping_rail()).await)));
+                store.close().await;
+            }
+            Err(fault) => verdicts.push(("database", Err(fault.to_string()))),
+        }
+        let good = verdicts.iter().all(|(_, verdict)| verdict.is_ok());
+        if self.json {
+            let rows: Vec<Value> = verdicts
+                .iter()
+                .map(|(name, verdict)| {
+                    json!({
+                "dependency": name, "ok": verdict.is_ok(), "reason": verdict.as_ref().err()})
+                })
+                .collect();
+            println!("{}", json!({"ok": good, "dependencies": rows}));
+        } else {
+            // Secrets print as REDACTED: they are a type of their own.
+            println!("{config:#?}\n");
+            for (name, verdict) in &verdicts {
+                match verdict {
+                    Ok(()) => println!("ok      {name}"),
+                    Err(why) => println!("failed  {name}: {why}"),
+                }
+            }
+        }
+        if good { Ok(()) } else { Err(failed("not every dependency answers")) }
+    }
+}

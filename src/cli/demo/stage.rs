@@ -1,0 +1,140 @@
+//! The demo's own dev instance: a child process that can be killed and started again.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+use super::ledger::Ledger;
+use crate::ambient::{Entropy as _, SystemClock, SystemEntropy};
+use crate::cli::client::{McpClient, ToolAnswer};
+use crate::cli::home::Card;
+use crate::cli::{CommandFault, failed};
+use crate::proof::AuditFacts;
+use crate::store::Store;
+
+/// A running dev instance.
+pub(super) struct Stage {
+    folder: PathBuf,
+    child: Child,
+    pub(super) card: Card,
+    pub(super) ledger: Ledger,
+    agent: McpClient,
+    signer: McpClient,
+    operator: McpClient,
+}
+
+/// Who acts.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Actor {
+    Agent,
+    Signer,
+    Operator,
+}
+
+/// Settings that make the story short: attempts by the second, leases of three.
+const QUICK: [(&str, &str); 9] = [
+    ("COUNTERSIGN__NOTIFY__ATTEMPTS", "3"),
+    ("COUNTERSIGN__NOTIFY__BASE_MS", "800"),
+    ("COUNTERSIGN__NOTIFY__CAP_MS", "1600"),
+    ("COUNTERSIGN__NOTIFY__CHECK_EVERY_MS", "1000"),
+    ("COUNTERSIGN__WORKER__TICK_MS", "100"),
+    ("COUNTERSIGN__WORKER__LEASE_MS", "12000"),
+    ("COUNTERSIGN__RAIL__QUERY_BASE_MS", "500"),
+    ("COUNTERSIGN__RAIL__READ_LAG_MS", "500"),
+    ("COUNTERSIGN__TELEMETRY__LOG", "warn"),
+];
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Stage {
+    /// Starts a fresh instance in a temporary folder.
+    pub(super) async fn set() -> Result<Self, CommandFault> {
+        let folder = std::env::temp_dir().join(format!("countersign-demo-{:016x}", SystemEntropy.u64()));
+        std::fs::create_dir_all(&folder).map_err(failed)?;
+        Self::start(folder).await
+    }
+
+    async fn start(folder: PathBuf) -> Result<Self, CommandFault> {
+        let (child, card) = launch(&folder).await?;
+        let ledger = Ledger::of(&card).map_err(failed)?;
+        let connect = |token: String| {
+            let url = card.mcp_url.clone();
+            async move { McpClient::connect(&url, &token).await.map_err(failed) }
+        };
+        let agent = connect(card.tokens.agent.clone()).await?;
+        let signer = connect(card.tokens.signer.clone()).await?;
+        let operator = connect(card.tokens.operator.clone()).await?;
+        Ok(Self { folder, child, ledger, agent, signer, operator, card })
+    }
+
+    /// Calls a tool as someone.
+    pub(super) async fn call(
+        &self,
+        actor: Actor,
+        tool: &str,
+        arguments: serde_json::Value,
+    ) -> Result<ToolAnswer, CommandFault> {
+        let client = match actor {
+            Actor::Agent => &self.agent,
+            Actor::Signer => &self.signer,
+            Actor::Operator => &self.operator,
+        };
+        client.call(tool, arguments).await.map_err(failed)
+    }
+
+    /// Kills the instance as a power cut would: no handler runs, nothing is flushed.
+    pub(super) async fn kill(&mut self) -> Result<(), CommandFault> {
+        self.child.kill().await.map_err(failed)
+    }
+
+    /// Starts the killed instance again on the same data.
+    pub(super) async fn restart(&mut self) -> Result<(), CommandFault> {
+        *self = Self::start(self.folder.clone()).await?;
+        Ok(())
+    }
+
+    /// The instance's audit, read from its database as an auditor would, beside the running process.
+    pub(super) async fn audit(&self) -> Result<Vec<AuditFacts>, CommandFault> {
+        let url = format!("sqlite://{}", self.folder.join("gateway.db").display());
+        let store = Store::open(&url, 1, PATIENCE, std::sync::Arc::new(SystemClock)).await.map_err(failed)?;
+        let entries = store.read().await.map_err(failed)?.audit_entries("default", 0, 1_000).await.map_err(failed)?;
+        store.close().await;
+        entries.iter().map(|entry| serde_json::from_str(&entry.canonical).map_err(failed)).collect()
+    }
+
+    /// Ends the instance and takes its folder away.
+    pub(super) async fn strike(&mut self, keep: bool) {
+        if self.child.kill().await.is_err() {
+            tracing::debug!("the demo's instance had ended already");
+        }
+        if !keep && std::fs::remove_dir_all(&self.folder).is_err() {
+            tracing::debug!("the demo's folder could not be removed");
+        }
+    }
+}
+
+async fn launch(folder: &std::path::Path) -> Result<(Child, Card), CommandFault> {
+    let program = std::env::current_exe().map_err(failed)?;
+    let mut child = Command::new(program)
+        .args(["dev", "--json", "--port", "0", "--data-dir"])
+        .arg(folder)
+        .envs(QUICK)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(failed)?;
+    let stdout = child.stdout.take().ok_or_else(|| failed("the dev instance has no output"))?;
+    let mut lines = BufReader::new(stdout).lines();
+    let line = tokio::time::timeout(PATIENCE, lines.next_line())
+        .await
+        .map_err(|_| failed("the dev instance did not start in time"))?
+        .map_err(failed)?
+        .ok_or_else(|| failed("the dev instance ended before it was ready"))?;
+    let card = serde_json::from_str(&line).map_err(failed)?;
+    Ok((child, card))
+}

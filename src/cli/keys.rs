@@ -1,0 +1,185 @@
+//! `countersign keys`: key files of a first deployment, and whose keys count.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::home::write_private;
+use super::serve::ConfigFile;
+use super::{CommandFault, ambient, failed};
+use crate::app::open_store;
+use crate::config::Config;
+use crate::journal::KeyEnrolment;
+use crate::proof::{PublicKey, SigningKey, b64url, key_id_of};
+
+/// `keys …`.
+#[derive(Debug, Subcommand)]
+pub(super) enum Keys {
+    /// Make the secrets that gateway, signer service and rail share, and nothing else
+    #[command(
+        after_help = "Example:\n  countersign keys init ./secrets\n\nWrites signer-api-key, callback-secret and rail-api-key, each readable by its owner only. Existing files stay as they are."
+    )]
+    Init(Init),
+    /// Make a signer's key pair; the signer keeps the private file
+    #[command(
+        after_help = "Example:\n  countersign keys new finance-1.pem     writes finance-1.pem and finance-1.pub.pem"
+    )]
+    New(New),
+    /// Pin a signer's public key in the gateway's database, audited
+    #[command(after_help = "Example:\n  countersign keys enrol finance-1 finance-1.pub.pem --by 'ops: J. Doe'")]
+    Enrol(Enrol),
+    /// Revoke a signer's key: it counts no more
+    #[command(after_help = "Example:\n  countersign keys revoke finance-1 ed25519-AbC… --by 'ops: J. Doe'")]
+    Revoke(Revoke),
+}
+
+/// Options of `keys init`.
+#[derive(Debug, Args)]
+pub(super) struct Init {
+    /// The folder
+    dir: PathBuf,
+}
+
+/// Options of `keys new`.
+#[derive(Debug, Args)]
+pub(super) struct New {
+    /// The private key file to write
+    file: PathBuf,
+}
+
+/// Options of `keys enrol`.
+#[derive(Debug, Args)]
+pub(super) struct Enrol {
+    /// Whose key it is, as the policy names them
+    signer: String,
+    /// The public key (PEM)
+    public_key: PathBuf,
+    /// Who vouches for it
+    #[arg(long)]
+    by: String,
+    /// The tenant
+    #[arg(long, default_value = "default")]
+    tenant: String,
+    /// The key's name; by default one made from the key itself
+    #[arg(long)]
+    key_id: Option<String>,
+    #[command(flatten)]
+    file: ConfigFile,
+}
+
+/// Options of `keys revoke`.
+#[derive(Debug, Args)]
+pub(super) struct Revoke {
+    /// Whose key it is
+    signer: String,
+    /// The key's name
+    key_id: String,
+    /// Who revokes it
+    #[arg(long)]
+    by: String,
+    /// The tenant
+    #[arg(long, default_value = "default")]
+    tenant: String,
+    #[command(flatten)]
+    file: ConfigFile,
+}
+
+fn seed() -> [u8; 32] {
+    let mut seed = [0; 32];
+    ambient().entropy.fill(&mut seed);
+    seed
+}
+
+impl Keys {
+    pub(super) async fn run(self) -> Result<(), CommandFault> {
+        match self {
+            Self::Init(init) => init.run(),
+            Self::New(new) => new.run(),
+            Self::Enrol(enrol) => enrol.run().await,
+            Self::Revoke(revoke) => revoke.run().await,
+        }
+    }
+}
+
+impl Init {
+    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
+    fn run(self) -> Result<(), CommandFault> {
+        use base64::Engine as _;
+        std::fs::create_dir_all(&self.dir).map_err(failed)?;
+        let webhook = format!("whsec_{}", base64::engine::general_purpose::STANDARD.encode(seed()));
+        for (name, secret) in
+            [("signer-api-key", b64url(seed())), ("rail-api-key", b64url(seed())), ("callback-secret", webhook)]
+        {
+            let path = self.dir.join(name);
+            if path.exists() {
+                println!("kept   {}", path.display());
+            } else {
+                write_private(&path, &secret).map_err(failed)?;
+                println!("wrote  {}", path.display());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl New {
+    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
+    fn run(self) -> Result<(), CommandFault> {
+        if self.file.exists() {
+            return Err(failed(format_args!("{}: exists; a key is never overwritten", self.file.display())));
+        }
+        let key = SigningKey::from_seed(&seed());
+        let public = self.file.with_extension("pub.pem");
+        write_private(&self.file, &key.to_pem().map_err(failed)?).map_err(failed)?;
+        std::fs::write(&public, key.public().to_pem().map_err(failed)?).map_err(failed)?;
+        println!(
+            "wrote  {} (keep it to yourself)\nwrote  {} (give it to an operator)\nkey id {}",
+            self.file.display(),
+            public.display(),
+            key_id_of(&key.public())
+        );
+        Ok(())
+    }
+}
+
+impl Enrol {
+    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
+    async fn run(self) -> Result<(), CommandFault> {
+        let unusable =
+            |err: &dyn std::fmt::Display| CommandFault::Unusable(format!("{}: {err}", self.public_key.display()));
+        let pem = std::fs::read_to_string(&self.public_key).map_err(|err| unusable(&err))?;
+        let key = PublicKey::from_pem(&pem).map_err(|err| unusable(&err))?;
+        let key_id = self.key_id.clone().unwrap_or_else(|| key_id_of(&key));
+        let enrolment = enrolment(&self.tenant, &self.signer, &key_id, &self.by)?;
+        let store = open_store(&Config::load(self.file.config.as_deref())?, ambient().clock).await?;
+        let new = enrolment.pin(&store, &key).await.map_err(failed)?;
+        println!("{} {} {key_id}", self.signer, if new { "enrolled" } else { "already has" });
+        store.close().await;
+        Ok(())
+    }
+}
+
+impl Revoke {
+    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
+    async fn run(self) -> Result<(), CommandFault> {
+        let store = open_store(&Config::load(self.file.config.as_deref())?, ambient().clock).await?;
+        enrolment(&self.tenant, &self.signer, &self.key_id, &self.by)?.revoke(&store).await.map_err(failed)?;
+        println!("{} lost {}", self.signer, self.key_id);
+        store.close().await;
+        Ok(())
+    }
+}
+
+fn enrolment(tenant: &str, signer: &str, key_id: &str, by: &str) -> Result<KeyEnrolment, CommandFault> {
+    let unusable = |err: crate::domain::Refusal| CommandFault::Unusable(err.message);
+    if by.trim().is_empty() {
+        return Err(CommandFault::Unusable("--by: say who vouches for it".to_owned()));
+    }
+    Ok(KeyEnrolment {
+        tenant: tenant.parse().map_err(unusable)?,
+        signer: signer.parse().map_err(unusable)?,
+        key_id: key_id.parse().map_err(unusable)?,
+        by: by.to_owned(),
+        node: "cli".to_owned(),
+    })
+}

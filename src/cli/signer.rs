@@ -1,0 +1,132 @@
+//! `countersign signer`: the reference signer service by itself.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use secrecy::SecretString;
+use serde::Deserialize;
+
+use super::{CommandFault, ambient, failed};
+use crate::config::Config;
+use crate::http::serve::{Serving, bind, serve};
+use crate::lifecycle::stop_on_signals;
+use crate::signer::{DirectoryEntry, SignerService, SignerSettings};
+use crate::telemetry;
+
+/// Options of `signer`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  countersign signer --directory signers.toml --database signer.db \\\n    --api-key-file secrets/signer-api-key --callback-secret-file secrets/callback-secret\n\nsigners.toml:\n  [[signer]]\n  signer_id = \"finance-1\"\n  name = \"Finance, first\"\n  public_key_file = \"finance-1.pub.pem\"   # optional"
+)]
+pub(super) struct Signer {
+    /// Where it listens
+    #[arg(long, default_value = "127.0.0.1:8081", env = "COUNTERSIGN_SIGNER_LISTEN")]
+    listen: String,
+    /// Where people reach it; sign links begin with it
+    #[arg(long, default_value = "http://127.0.0.1:8081", env = "COUNTERSIGN_SIGNER_PUBLIC_URL")]
+    public_url: String,
+    /// Its database file
+    #[arg(long, default_value = "signer.db", env = "COUNTERSIGN_SIGNER_DATABASE")]
+    database: PathBuf,
+    /// Who can be asked (TOML)
+    #[arg(long, env = "COUNTERSIGN_SIGNER_DIRECTORY")]
+    directory: PathBuf,
+    /// The API key that the gateway shows
+    #[arg(long, env = "COUNTERSIGN_SIGNER_API_KEY_FILE")]
+    api_key_file: PathBuf,
+    /// The secret that callbacks are signed with
+    #[arg(long, env = "COUNTERSIGN_SIGNER_CALLBACK_SECRET_FILE")]
+    callback_secret_file: PathBuf,
+    /// How long a sign link leads anywhere, in minutes
+    #[arg(long, default_value_t = 15)]
+    link_minutes: u64,
+    /// Offer the presence switch (for trying things out)
+    #[arg(long)]
+    presence_switch: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DirectoryFile {
+    signer: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    signer_id: String,
+    name: String,
+    #[serde(default)]
+    public_key_file: Option<PathBuf>,
+    #[serde(default = "yes")]
+    online: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+impl Signer {
+    pub(super) async fn run(self) -> Result<(), CommandFault> {
+        let config = Config::load(None)?;
+        let guard = telemetry::init(&config.telemetry)?;
+        let listener = bind("--listen", &self.listen).await?;
+        let settings = SignerSettings {
+            database: self.database.clone(),
+            api_key: secret(&self.api_key_file)?,
+            callback_secret: secret(&self.callback_secret_file)?,
+            public_url: self.public_url.clone(),
+            directory: self.entries()?,
+            link_ttl: Duration::from_secs(self.link_minutes.saturating_mul(60)),
+            presence_switch: self.presence_switch,
+        };
+        let ambient = ambient();
+        let service = SignerService::open(settings, Arc::clone(&ambient.clock), Arc::clone(&ambient.entropy))
+            .await
+            .map_err(|err| CommandFault::Unusable(err.to_string()))?;
+        let stop = stop_on_signals().map_err(failed)?;
+        tracing::info!(listen = self.listen, "signer service is serving");
+        let router = service.router();
+        let deliveries = tokio::spawn({
+            let stop = stop.clone();
+            async move { service.deliver_callbacks(stop).await }
+        });
+        serve(listener, router, Serving::from(&config.server), stop).await;
+        if deliveries.await.is_err() {
+            tracing::error!("the delivery of callbacks panicked; what is pending goes on at the next start");
+        }
+        guard.shutdown();
+        Ok(())
+    }
+
+    fn entries(&self) -> Result<Vec<DirectoryEntry>, CommandFault> {
+        let unusable = |what: &std::path::Path, err: &dyn std::fmt::Display| {
+            CommandFault::Unusable(format!("{}: {err}", what.display()))
+        };
+        let text = std::fs::read_to_string(&self.directory).map_err(|err| unusable(&self.directory, &err.kind()))?;
+        let file: DirectoryFile = toml::from_str(&text).map_err(|err| unusable(&self.directory, &err))?;
+        let folder = self.directory.parent().unwrap_or(std::path::Path::new("."));
+        file.signer
+            .into_iter()
+            .map(|row| {
+                let key_pem = match row.public_key_file {
+                    Some(key) => {
+                        let path = folder.join(key);
+                        Some(std::fs::read_to_string(&path).map_err(|err| unusable(&path, &err.kind()))?)
+                    }
+                    None => None,
+                };
+                Ok(DirectoryEntry { signer_id: row.signer_id, name: row.name, key_pem, online: row.online })
+            })
+            .collect()
+    }
+}
+
+/// A secret from its file; a trailing line end is not part of it.
+pub(super) fn secret(file: &std::path::Path) -> Result<SecretString, CommandFault> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|err| CommandFault::Unusable(format!("{}: can't be read: {}", file.display(), err.kind())))?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned().into())
+}

@@ -1,0 +1,87 @@
+//! `countersign token`: mint a token of the dev issuer.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::home::{Card, ISSUER};
+use super::{CommandFault, ambient, failed};
+use crate::domain::Role;
+use crate::http::auth::{Grant, Mint};
+
+/// Options of `token`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  countersign token --role agent --subject agent-7\n  countersign token --role signer --subject finance-2 --minutes 5\n\nFor a dev instance: a gateway in production takes its tokens from your identity provider."
+)]
+pub(super) struct Token {
+    /// agent, signer, operator or auditor; may be repeated, but agent never with another
+    #[arg(long, required = true)]
+    role: Vec<String>,
+    /// Who it speaks for ("sub")
+    #[arg(long)]
+    subject: String,
+    /// The client ("client_id"); the subject when absent
+    #[arg(long)]
+    client: Option<String>,
+    /// The tenant
+    #[arg(long, default_value = "default")]
+    tenant: String,
+    /// A scope to carry
+    #[arg(long, default_value = "")]
+    scope: String,
+    /// How long it is good for
+    #[arg(long, default_value_t = 60)]
+    minutes: u64,
+    /// The audience; by default the running dev instance's MCP endpoint
+    #[arg(long)]
+    audience: Option<String>,
+    /// The issuer's name
+    #[arg(long, default_value = ISSUER)]
+    issuer: String,
+    /// The issuer's private key; by default the dev instance's
+    #[arg(long)]
+    key: Option<PathBuf>,
+    /// The dev instance's folder
+    #[arg(long, default_value = ".countersign")]
+    data_dir: PathBuf,
+}
+
+impl Token {
+    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
+    pub(super) fn run(self) -> Result<(), CommandFault> {
+        let roles = self
+            .role
+            .iter()
+            .map(|name| {
+                Role::from_name(name).ok_or_else(|| {
+                    CommandFault::Unusable(format!("--role {name}: is not agent, signer, operator or auditor"))
+                })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let audience = match self.audience {
+            Some(audience) => audience,
+            None => Card::read(&self.data_dir)?.mcp_url,
+        };
+        let file = self.key.unwrap_or_else(|| self.data_dir.join("keys").join("issuer.pem"));
+        let pem = std::fs::read_to_string(&file)
+            .map_err(|err| CommandFault::Unusable(format!("{}: can't be read: {}", file.display(), err.kind())))?;
+        let mint = Mint::from_pem(&pem).map_err(failed)?;
+        println!(
+            "{}",
+            mint.token(&Grant {
+                issuer: &self.issuer,
+                audience: &audience,
+                subject: &self.subject,
+                tenant: &self.tenant,
+                client: self.client.as_deref().unwrap_or(&self.subject),
+                roles: &roles,
+                scope: &self.scope,
+                issued_at: ambient().clock.now(),
+                valid_for: Duration::from_secs(self.minutes.saturating_mul(60)),
+            })
+        );
+        Ok(())
+    }
+}
