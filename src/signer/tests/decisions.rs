@@ -25,7 +25,7 @@ async fn a_decision_is_kept_with_its_proof_and_answered_the_same_again() {
     assert_eq!(bench.status(&id).await["decisions"].as_array().unwrap().len(), 2);
 
     // A lost answer may be asked for again even after the close.
-    bench.post(&format!("/api/v1/payments/{id}/cancel"), "c", &json!({"reason": "rejected"})).await;
+    bench.post(&format!("/api/v1/payments/{id}/cancel"), "c", &json!({"round": 1, "reason": "rejected"})).await;
     assert_eq!(bench.decide(&link, &text, &jws).await.text, answer.text);
 }
 
