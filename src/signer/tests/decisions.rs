@@ -112,6 +112,7 @@ async fn what_came_before_the_key_was_known_gives_way_to_what_verifies() {
     let bench = Bench::on(settings(&place.0, true)).await;
     let link = bench.link(&id).await;
     assert_eq!(bench.decide(&link, &text, &jws).await.status, 200);
+    assert_eq!(bench.status(&id).await["decisions"][0]["proof"]["value"], jws, "what was verified comes first");
     assert!(bench.get(&link).await.text.contains("Everyone who was asked has decided"));
     let (other, proof) = signed(&body, "ann", Choice::Reject);
     assert_eq!(bench.decide(&link, &other, &proof).await.fault(), (409, "already_decided".to_owned()));
