@@ -61,12 +61,12 @@ CREATE TABLE notifications (
     PRIMARY KEY (payment_id, round, number)
 ) STRICT;
 
--- What each write's key was answered.
+-- What each write's key was answered. Successes only: what was refused did nothing and may be repeated.
 CREATE TABLE idempotency (
     key         TEXT    NOT NULL PRIMARY KEY CHECK (key <> ''),
     path        TEXT    NOT NULL,
     body_sha256 TEXT    NOT NULL,
-    status      INTEGER NOT NULL,
+    status      INTEGER NOT NULL CHECK (status BETWEEN 200 AND 299),
     response    TEXT    NOT NULL,
     created_at  INTEGER NOT NULL
 ) STRICT;

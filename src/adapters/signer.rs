@@ -149,8 +149,8 @@ impl SignerPort for SignerClient {
         serde_json::to_string(&NotifyBody { round, notification: number, signers }).unwrap_or_default()
     }
 
-    fn prepare_close(&self, reason: &str) -> String {
-        serde_json::to_string(&CloseBody { reason }).unwrap_or_default()
+    fn prepare_close(&self, round: i64, reason: &str) -> String {
+        serde_json::to_string(&CloseBody { round, reason }).unwrap_or_default()
     }
 
     fn register<'a>(&'a self, recorded: &'a Recorded) -> BoxFuture<'a, Outcome<Registered>> {
@@ -203,7 +203,8 @@ impl SignerPort for SignerClient {
                 let told: ClosedBody = parse(reply)?;
                 match (told.id == recorded.target(), told.state.as_str()) {
                     (false, _) => Err(Cause::Mismatch),
-                    (true, "closed") => Ok(()),
+                    // Open means that a newer round stands there; the one that was closed takes nothing.
+                    (true, "closed" | "open") => Ok(()),
                     (true, _) => Err(Cause::Garbage),
                 }
             })

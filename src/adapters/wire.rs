@@ -29,6 +29,7 @@ pub(super) struct NotifyBody<'a> {
 /// `POST /api/v1/payments/{id}/cancel`.
 #[derive(Serialize)]
 pub(super) struct CloseBody<'a> {
+    pub(super) round: i64,
     pub(super) reason: &'a str,
 }
 

@@ -186,8 +186,8 @@ pub trait SignerPort: Send + Sync + fmt::Debug {
     fn prepare_register(&self, registration: &Registration) -> String;
     /// The exact body of a notification: its number and whom to reach.
     fn prepare_notify(&self, round: i64, number: i64, signers: &[String]) -> String;
-    /// The exact body of a closing: why no more decisions are wanted.
-    fn prepare_close(&self, reason: &str) -> String;
+    /// The exact body of a closing: in which round no more decisions are wanted, and why.
+    fn prepare_close(&self, round: i64, reason: &str) -> String;
 
     /// Makes the payment known (`signer.register`).
     fn register<'a>(&'a self, recorded: &'a Recorded) -> BoxFuture<'a, Outcome<Registered>>;

@@ -184,7 +184,7 @@ impl Journal {
             kind,
             key: format!("{payment_id}:{}:r{}", kind.as_str(), payment.round),
             target: payment.notice.signer_ref.clone(),
-            body: self.signer.prepare_close(closing_word(&payment)),
+            body: self.signer.prepare_close(payment.round, closing_word(&payment)),
         };
         let (_, recorded) = self.record(tx, started, &payment, Vec::new(), intent).await?;
         let outcome = self.signer.close(&recorded).await;

@@ -1,4 +1,7 @@
-//! `POST /api/v1/payments/{id}/cancel`: no more decisions are wanted.
+//! `POST /api/v1/payments/{id}/cancel`: no more decisions are wanted in a round.
+//!
+//! *Invariant*: a closing that arrives late, from a round that was replaced since, closes nothing: the
+//! round that is held may be open for good reason.
 
 use std::sync::Arc;
 
@@ -16,13 +19,14 @@ use super::store::Session;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Closing {
+    round: i64,
     reason: String,
 }
 
 #[derive(Debug, Serialize)]
 struct Closed<'a> {
     id: &'a str,
-    state: &'static str,
+    state: &'a str,
 }
 
 /// `POST /api/v1/payments/{id}/cancel`.
@@ -44,11 +48,20 @@ pub(super) async fn post(
 }
 
 async fn apply(desk: &Desk, session: &mut Session, id: &str, body: &[u8]) -> Result<Reply, Refused> {
-    let Closing { reason } = json_of(body)?;
+    let Closing { round, reason } = json_of(body)?;
+    if round < 1 {
+        return Err(Refused::invalid("round must be 1 or more"));
+    }
     if !matches!(reason.as_str(), "signed" | "rejected" | "cancelled" | "expired" | "failed") {
         return Err(Refused::invalid("reason must be signed, rejected, cancelled, expired or failed"));
     }
     let payment = session.payment(id).await?.ok_or_else(Refused::unknown_payment)?;
+    if round < payment.round {
+        return Reply::json(200, &Closed { id, state: &payment.state });
+    }
+    if round > payment.round {
+        return Err(Refused::conflict("round_unknown", "no such round of this payment is registered"));
+    }
     if payment.is_open() {
         session.close_payment(id, &reason, desk.now()).await?;
     }

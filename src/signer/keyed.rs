@@ -1,8 +1,9 @@
 //! Writes with an idempotency key: the same request is answered as the first time.
 //!
 //! The key's record and the work it stands for are in one transaction, and there is one writer, so
-//! of two concurrent duplicates the second waits and finds the first one's answer. A refusal is kept
-//! too; trouble of our own (5xx) is not, so that a repetition may succeed.
+//! of two concurrent duplicates the second waits and finds the first one's answer. Only a success is
+//! kept: a request that was refused did nothing, so once the cause is mended the same request must be
+//! able to succeed under the key that the gateway has written down for it.
 
 use axum::http::HeaderMap;
 
@@ -20,7 +21,7 @@ pub(super) enum Begun {
 
 /// Looks up the key of a write to `path` with `body`.
 ///
-/// *Errors*: 400 without a usable `Idempotency-Key`; 422 when the key was used for another request.
+/// *Errors*: 400 without a usable `Idempotency-Key`; 422 when the key succeeded at another request.
 pub(super) async fn begin(desk: &Desk, headers: &HeaderMap, path: &str, body: &[u8]) -> Result<Begun, Refused> {
     let mut keys = headers.get_all("idempotency-key").iter();
     let key = match (keys.next().and_then(|key| key.to_str().ok()), keys.next()) {
@@ -41,30 +42,20 @@ pub(super) async fn begin(desk: &Desk, headers: &HeaderMap, path: &str, body: &[
             "idempotency_key_reused",
             "this Idempotency-Key was used for another request; use a new key",
         )),
-        None => {
-            session.mark().await?;
-            Ok(Begun::New(session, request))
-        }
+        None => Ok(Begun::New(session, request)),
     }
 }
 
-/// Keeps the outcome under the key and makes everything durable.
+/// Keeps a success under the key and makes everything durable.
 ///
-/// A refusal takes back whatever the work wrote before it was refused.
+/// A refusal or trouble leaves nothing: neither what the work wrote before, nor a record of the key.
 pub(super) async fn settle(
     desk: &Desk,
     mut session: Session,
     request: &KeyedRequest,
     outcome: Result<Reply, Refused>,
 ) -> Result<Reply, Refused> {
-    let reply = match outcome {
-        Ok(reply) => reply,
-        Err(refused) if refused.is_final() => {
-            session.undo().await?;
-            refused.reply()
-        }
-        Err(trouble) => return Err(trouble),
-    };
+    let reply = outcome?;
     session.keep_answer(request, reply.status, &reply.body, desk.now()).await?;
     session.commit().await?;
     Ok(reply)

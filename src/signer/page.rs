@@ -15,6 +15,8 @@ use crate::proof::{Challenge, PaymentDocument, compare_code};
 /// What a signer asked to be shown.
 #[derive(Debug, Clone)]
 pub(super) struct Ask {
+    /// Whether anything was asked for.
+    pub(super) asked: bool,
     /// Who asked.
     pub(super) signer_id: String,
     /// Their key, when it is not the directory's.
@@ -29,7 +31,14 @@ pub(super) struct Ask {
 
 impl Default for Ask {
     fn default() -> Self {
-        Self { signer_id: String::new(), key_id: None, choice: Choice::Approve, reason: String::new(), problem: None }
+        Self {
+            asked: false,
+            signer_id: String::new(),
+            key_id: None,
+            choice: Choice::Approve,
+            reason: String::new(),
+            problem: None,
+        }
     }
 }
 
@@ -97,31 +106,34 @@ pub(super) struct View<'a> {
     pub(super) signers: Vec<SignerView<'a>>,
 }
 
-/// The page of a payment.
+/// The page of a payment: first what a person must compare, then how to sign, then every field.
 pub(super) fn payment(view: &View<'_>) -> String {
     let document = view.document;
     let amount = document.amount_text().unwrap_or_default();
-    let code = compare_code(&view.payment.payment_digest);
     let body = html! {
         (banner(view))
-        section aria-labelledby="what" {
-            h2 id="what" { "What is paid" }
-            p.amount { (amount) }
+        section.key aria-label="What is paid" {
+            p.amount { (grouped(&amount)) }
             dl {
                 dt { "To account" } dd.exact { (document.payee_account) }
                 dt { "To (name as stated, not verified here)" } dd { (or_none(&document.payee_name)) }
-                dt { "From account" } dd.exact { (document.payer_account) }
-                dt { "Purpose" } dd.memo { (or_none(&document.purpose)) }
                 dt { "Order" } dd.exact { (document.order_id) }
-                dt { "Requested by" } dd.exact { (or_none(&document.requester_agent)) }
-                dt { "Decide until" } dd { time datetime=(view.payment.expires_at().rfc3339()) { (view.payment.expires_at().rfc3339()) } }
+            }
+            div.compare {
+                h2 { "Compare code" }
+                p.code { (compare_code(&view.payment.payment_digest)) }
+                p { "Every signer sees the same code. If yours differs from another signer's or from what your own device shows, do not sign." }
             }
         }
-        section aria-labelledby="compare" {
-            h2 id="compare" { "Compare" }
-            p { "Every signer sees the same code. If yours differs from another signer's or from what your own device shows, do not sign." }
-            p.code { (code) }
-            dl { dt { "Payment digest (SHA-256)" } dd.exact { (view.payment.payment_digest) } }
+        section aria-labelledby="more" {
+            h2 id="more" { "More about it" }
+            dl.fields {
+                dt { "Purpose" } dd.memo { (or_none(&document.purpose)) }
+                dt { "From account" } dd.exact { (document.payer_account) }
+                dt { "Requested by" } dd.exact { (or_none(&document.requester_agent)) }
+                dt { "Decide until" } dd { (time(&view.payment.expires_at().rfc3339())) }
+                dt { "Payment digest" } dd.digest { (view.payment.payment_digest) }
+            }
         }
         section aria-labelledby="who" {
             h2 id="who" { "Who may sign" }
@@ -134,20 +146,45 @@ pub(super) fn payment(view: &View<'_>) -> String {
             } }
             details {
                 summary { "The exact text" }
-                pre { code { (view.payment.payload) } }
+                (exact_text("The payment document", &view.payment.payload))
             }
         }
     };
-    let title = format!(
-        "{} {amount}",
-        match view.state {
-            State::Open => "Sign",
-            State::Decided => "Decided:",
-            State::Closed(_) => "Closed:",
-            State::Expired => "Expired:",
-        }
-    );
-    shell(view.address, &title, &body)
+    let (verb, heading) = match view.state {
+        State::Open => ("Sign", "A payment to sign"),
+        State::Decided => ("Decided:", "A payment that was decided"),
+        State::Closed(_) => ("Closed:", "A payment that is closed"),
+        State::Expired => ("Expired:", "A payment that has expired"),
+    };
+    shell(view.address, &format!("{verb} {amount}"), heading, &body)
+}
+
+/// The amount with its digits in threes. The gap is drawn, so the text stays as it is signed.
+fn grouped(amount: &str) -> Markup {
+    let whole = amount.bytes().take_while(u8::is_ascii_digit).count();
+    let (whole, rest) = amount.split_at_checked(whole).unwrap_or((amount, ""));
+    let first = match whole.len() % 3 {
+        0 => 3,
+        some => some,
+    };
+    let (first, mut others) = whole.split_at_checked(first).unwrap_or((whole, ""));
+    let mut threes = Vec::new();
+    while let Some((three, left)) = others.split_at_checked(3) {
+        threes.push(three);
+        others = left;
+    }
+    html! { (first) @for three in threes { span.three { (three) } } (rest) }
+}
+
+/// A time as people read it, to the minute that has begun, with the exact one behind it.
+fn time(exact: &str) -> Markup {
+    let short = exact.get(..16).unwrap_or(exact).replacen('T', " ", 1);
+    html! { time datetime=(exact) title=(exact) { (short) " UTC" } }
+}
+
+/// A text that is signed, whole; it wraps, and a long one scrolls, by keyboard too.
+fn exact_text(label: &str, text: &str) -> Markup {
+    html! { pre.whole tabindex="0" role="region" aria-label=(label) { code { (text) } } }
 }
 
 fn banner(view: &View<'_>) -> Markup {
@@ -171,9 +208,13 @@ fn person(view: &View<'_>, signer: &SignerView<'_>, place: usize) -> Markup {
             }
             @match &signer.decided {
                 Some((decision, at)) => {
-                    p.decided { strong { (if decision == "approve" { "Approved" } else { "Rejected" }) } ", recorded at " time datetime=(at) { (at) } "." }
+                    p.decided { strong { (if decision == "approve" { "Approved" } else { "Rejected" }) } ", recorded at " (time(at)) "." }
                 }
-                None if view.state == State::Open => (ask_to_sign(view, signer, place)),
+                // One person finds the form open; of several, each opens their own.
+                None if view.state == State::Open => details open[view.signers.len() == 1 || signer.ask.asked] {
+                    summary { "Sign as " (signer.name) }
+                    (ask_to_sign(view, signer, place))
+                },
                 None => p { "No decision." },
             }
         }
@@ -184,7 +225,7 @@ fn ask_to_sign(view: &View<'_>, signer: &SignerView<'_>, place: usize) -> Markup
     let id = |name: &str| format!("{name}-{place}");
     let approving = signer.ask.choice == Choice::Approve;
     html! {
-        p { "Sign until " time datetime=(signer.until) { (signer.until) } ". The short way is the command, with your own key:" }
+        p { "Sign until " (time(signer.until)) ". The short way is the command, with your own key:" }
         pre { code { "countersign sign " (view.document.order_id) } }
         @if let Some(problem) = &signer.ask.problem { p.problem role="alert" { (problem) } }
         form method="get" action=(view.address.within(&format!("/sign/{}", view.token))) {
@@ -205,8 +246,8 @@ fn ask_to_sign(view: &View<'_>, signer: &SignerView<'_>, place: usize) -> Markup
         }
         @if let Some((text, digest)) = &signer.to_sign {
             p { "To " strong { (signer.ask.choice.as_str()) } ", sign exactly this text (no line end) as a detached JWS:" }
-            pre.whole { code { (text) } }
-            dl { dt { "Digest of this text" } dd.exact { (digest) } }
+            (exact_text("The text to sign", text))
+            dl { dt { "Digest of this text" } dd.digest { (digest) } }
             form method="post" action=(view.address.within(&format!("/sign/{}/decisions", view.token))) {
                 input type="hidden" name="signer_id" value=(signer.id);
                 input type="hidden" name="key_id" value=(signer.key_id);
@@ -214,7 +255,7 @@ fn ask_to_sign(view: &View<'_>, signer: &SignerView<'_>, place: usize) -> Markup
                 input type="hidden" name="reason" value=(signer.ask.reason);
                 label for=(id("jws")) { "Detached JWS" }
                 textarea id=(id("jws")) name="jws" rows="4" required spellcheck="false" autocomplete="off" {}
-                button type="submit" .danger[!approving] { (if approving { "Approve" } else { "Reject" }) " " (view.document.amount_text().unwrap_or_default()) }
+                button type="submit" .danger[!approving] { (if approving { "Approve" } else { "Reject" }) " " (grouped(&view.document.amount_text().unwrap_or_default())) }
             }
         } @else {
             p { "This service does not know a key of yours. Enter your key id to see the text to sign." }
@@ -283,10 +324,10 @@ pub(super) fn notice(address: &Address, notice: &Notice, back: Option<&str>) -> 
             }
         }
     };
-    shell(address, &notice.title, &body)
+    shell(address, &notice.title, &notice.title, &body)
 }
 
-fn shell(address: &Address, title: &str, body: &Markup) -> String {
+fn shell(address: &Address, title: &str, heading: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -299,7 +340,7 @@ fn shell(address: &Address, title: &str, body: &Markup) -> String {
                 link rel="stylesheet" href=(address.within(asset::CSS_PATH));
             }
             body {
-                header { p.mark { "Countersign" } h1 { (title) } }
+                header { p.mark { "Countersign" } h1 { (heading) } }
                 main { (body) }
                 footer { p { "This page shows the payment document that is signed, and nothing else. It holds no key of yours." } }
             }

@@ -96,13 +96,8 @@ impl Refused {
         Self::new(500, "internal", "the signer service could not do this now; nothing was changed")
     }
 
-    /// Whether it is the caller's matter, so that the same request is refused the same way again.
-    pub(super) fn is_final(&self) -> bool {
-        self.status < 500
-    }
-
     /// The refusal as a reply.
-    pub(super) fn reply(&self) -> Reply {
+    fn reply(&self) -> Reply {
         let body = ErrorBody { error_code: self.code, error_message: &self.message };
         Reply { status: self.status, body: serde_json::to_string(&body).unwrap_or_default() }
     }

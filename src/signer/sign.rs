@@ -96,7 +96,10 @@ fn ask_of(query: &str) -> Ask {
     let mut ask = Ask::default();
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match name.as_ref() {
-            "signer_id" => ask.signer_id = value.into_owned(),
+            "signer_id" => {
+                ask.asked = true;
+                ask.signer_id = value.into_owned();
+            }
             "decision" => match Choice::from_name(&value) {
                 Some(choice) => ask.choice = choice,
                 None => ask.problem = Some("The decision must be approve or reject.".to_owned()),

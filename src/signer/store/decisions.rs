@@ -36,7 +36,7 @@ impl Session {
     pub(in crate::signer) async fn decisions(&mut self, payment: &KeptPayment) -> Stored<Vec<KeptDecision>> {
         Ok(sqlx::query_as(
             "SELECT decision_id, signer_id, decision, document, jws, verified, decided_at FROM decisions \
-             WHERE payment_id = ?1 AND round = ?2 ORDER BY decided_at, decision_id",
+             WHERE payment_id = ?1 AND round = ?2 ORDER BY verified DESC, decided_at, decision_id",
         )
         .bind(&payment.id)
         .bind(payment.round)

@@ -1,4 +1,4 @@
-//! Idempotency keys: what each was first used for, and what it was answered.
+//! Idempotency keys: what each first succeeded at, and what it was answered.
 
 use super::{Session, Stored};
 use crate::domain::Timestamp;
@@ -71,7 +71,7 @@ impl Session {
         Ok(())
     }
 
-    /// Forgets keys that were first used before `before`.
+    /// Forgets keys that succeeded before `before`.
     pub(in crate::signer) async fn forget_keys(&mut self, before: Timestamp) -> Stored<()> {
         sqlx::query("DELETE FROM idempotency WHERE created_at < ?1").bind(before.micros()).execute(self.db()).await?;
         Ok(())

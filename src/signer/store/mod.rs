@@ -98,18 +98,6 @@ impl Session {
         Ok(self.tx.commit().await?)
     }
 
-    /// Marks the place that [`Session::undo`] goes back to.
-    pub(in crate::signer) async fn mark(&mut self) -> Stored<()> {
-        sqlx::query("SAVEPOINT work").execute(self.db()).await?;
-        Ok(())
-    }
-
-    /// Takes back everything written since [`Session::mark`]; the session goes on.
-    pub(in crate::signer) async fn undo(&mut self) -> Stored<()> {
-        sqlx::query("ROLLBACK TO work").execute(self.db()).await?;
-        Ok(())
-    }
-
     /// Whether the database answers.
     pub(in crate::signer) async fn ping(&mut self) -> Stored<()> {
         let _: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM signers").fetch_one(self.db()).await?;

@@ -67,14 +67,39 @@ async fn of_concurrent_duplicates_one_does_the_work() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_replayed_too() {
-    let bench = Bench::new().await;
-    let body = bench.registration(1, &["nobody"]);
+async fn a_refused_request_succeeds_under_its_key_once_the_cause_is_mended() {
+    let place = Place::new();
+    let mut short = settings(&place.0, true);
+    short.directory.retain(|entry| entry.signer_id != "bob");
+    let bench = Bench::on(short).await;
+    let body = bench.registration(1, &["ann", "bob"]);
     for _ in 0..2 {
         let answer = bench.post("/api/v1/payments", "k", &body).await;
         assert_eq!(answer.fault(), (422, "unknown_signer".to_owned()));
     }
     assert_eq!(bench.get(&format!("/api/v1/payments?reference={REFERENCE}")).await.text, r#"{"items":[]}"#);
+    drop(bench);
+    let bench = Bench::on(settings(&place.0, true)).await;
+    let answer = bench.post("/api/v1/payments", "k", &body).await;
+    assert_eq!(answer.status, 201, "{}", answer.text);
+    let again = bench.post("/api/v1/payments", "k", &body).await;
+    assert_eq!((again.status, &again.text), (201, &answer.text));
+    // Now the key has succeeded, and takes no other body.
+    let other = bench.registration(1, &["ann"]);
+    let reused = bench.post("/api/v1/payments", "k", &other).await;
+    assert_eq!(reused.fault(), (422, "idempotency_key_reused".to_owned()));
+}
+
+#[tokio::test]
+async fn a_refused_request_leaves_its_key_to_another_body() {
+    let bench = Bench::new().await;
+    let (id, _) = bench.registered(&["ann"]).await;
+    let notify = format!("/api/v1/payments/{id}/notify");
+    let early = json!({"round": 2, "notification": 1, "signers": ["ann"]});
+    assert_eq!(bench.post(&notify, "n", &early).await.fault(), (409, "round_stale".to_owned()));
+    let right = json!({"round": 1, "notification": 1, "signers": ["ann"]});
+    assert_eq!(bench.post(&notify, "n", &right).await.status, 200);
+    assert_eq!(bench.post(&notify, "n", &early).await.fault(), (422, "idempotency_key_reused".to_owned()));
 }
 
 #[tokio::test]
@@ -137,7 +162,7 @@ async fn what_is_not_there_says_so() {
     let notify = json!({"round": 1, "notification": 1, "signers": ["ann"]});
     let answer = bench.post("/api/v1/payments/nothing/notify", "n", &notify).await;
     assert_eq!(answer.fault(), (404, "unknown_payment".to_owned()));
-    let answer = bench.post("/api/v1/payments/nothing/cancel", "c", &json!({"reason": "signed"})).await;
+    let answer = bench.post("/api/v1/payments/nothing/cancel", "c", &json!({"round": 1, "reason": "signed"})).await;
     assert_eq!(answer.fault(), (404, "unknown_payment".to_owned()));
     assert_eq!(bench.get("/api/v1/other").await.fault(), (404, "not_found".to_owned()));
     assert_eq!(bench.get("/api/v1/payments/x/notify").await.fault(), (405, "method_not_allowed".to_owned()));

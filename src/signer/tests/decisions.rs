@@ -25,7 +25,7 @@ async fn a_decision_is_kept_with_its_proof_and_answered_the_same_again() {
     assert_eq!(bench.status(&id).await["decisions"].as_array().unwrap().len(), 2);
 
     // A lost answer may be asked for again even after the close.
-    bench.post(&format!("/api/v1/payments/{id}/cancel"), "c", &json!({"reason": "rejected"})).await;
+    bench.post(&format!("/api/v1/payments/{id}/cancel"), "c", &json!({"round": 1, "reason": "rejected"})).await;
     assert_eq!(bench.decide(&link, &text, &jws).await.text, answer.text);
 }
 
@@ -112,6 +112,7 @@ async fn what_came_before_the_key_was_known_gives_way_to_what_verifies() {
     let bench = Bench::on(settings(&place.0, true)).await;
     let link = bench.link(&id).await;
     assert_eq!(bench.decide(&link, &text, &jws).await.status, 200);
+    assert_eq!(bench.status(&id).await["decisions"][0]["proof"]["value"], jws, "what was verified comes first");
     assert!(bench.get(&link).await.text.contains("Everyone who was asked has decided"));
     let (other, proof) = signed(&body, "ann", Choice::Reject);
     assert_eq!(bench.decide(&link, &other, &proof).await.fault(), (409, "already_decided".to_owned()));

@@ -45,6 +45,42 @@ async fn the_page_shows_exactly_what_is_signed() {
 }
 
 #[tokio::test]
+async fn a_large_amount_is_spaced_and_its_text_stays_as_it_is_signed() {
+    for (minor, shown) in [
+        ("99", "0.99 USD"),
+        ("100000", "1<span class=\"three\">000</span>.00 USD"),
+        ("12345678", "123<span class=\"three\">456</span>.78 USD"),
+        ("1234567890", "12<span class=\"three\">345</span><span class=\"three\">678</span>.90 USD"),
+    ] {
+        let bench = Bench::new().await;
+        let mut document = document(1);
+        document.amount_minor = minor.to_owned();
+        let body = bench.registration_of(&document.canonical().unwrap(), 1, &["ann"]);
+        let id = bench.post("/api/v1/payments", "r", &body).await.json()["id"].as_str().unwrap().to_owned();
+        let page = bench.get(&bench.link(&id).await).await;
+        assert!(page.text.contains(&format!("<p class=\"amount\">{shown}</p>")), "{minor}: {}", page.text);
+    }
+}
+
+#[tokio::test]
+async fn of_several_signers_the_one_who_asked_finds_their_form_open() {
+    let bench = Bench::new().await;
+    let (id, _) = bench.registered(&["ann", "bob"]).await;
+    let link = bench.link(&id).await;
+    let opened = |page: &Answer| {
+        let after = page.text.split("<details open>").skip(1);
+        after.map(|rest| rest.split("</summary>").next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(opened(&bench.get(&link).await), Vec::<String>::new());
+    let asked = bench.get(&format!("{link}?signer_id=bob")).await;
+    assert_eq!(opened(&asked), ["<summary>Sign as bob of Finance"]);
+    let bench = Bench::new().await;
+    let (id, _) = bench.registered(&["ann"]).await;
+    let alone = bench.get(&bench.link(&id).await).await;
+    assert_eq!(opened(&alone), ["<summary>Sign as ann of Finance"]);
+}
+
+#[tokio::test]
 async fn every_page_forbids_what_it_does_not_need() {
     let bench = Bench::new().await;
     let (id, _) = bench.registered(&["ann"]).await;

@@ -48,9 +48,13 @@ async fn a_closed_payment_opens_only_with_a_higher_round() {
     let (id, first) = bench.registered(&["ann"]).await;
     let link = bench.link(&id).await;
     let cancel = format!("/api/v1/payments/{id}/cancel");
-    assert_eq!(bench.post(&cancel, "c0", &json!({"reason": "bored"})).await.status, 400);
+    for odd in
+        [json!({"round": 1, "reason": "bored"}), json!({"round": 0, "reason": "signed"}), json!({"reason": "signed"})]
+    {
+        assert_eq!(bench.post(&cancel, "c0", &odd).await.fault(), (400, "invalid_request".to_owned()));
+    }
     for (key, reason) in [("c1", "signed"), ("c2", "expired"), ("c1", "signed")] {
-        let answer = bench.post(&cancel, key, &json!({"reason": reason})).await;
+        let answer = bench.post(&cancel, key, &json!({"round": 1, "reason": reason})).await;
         assert_eq!((answer.status, answer.json()), (200, json!({"id": id, "state": "closed"})));
     }
     assert_eq!(bench.status(&id).await["state"], "closed");
@@ -66,4 +70,32 @@ async fn a_closed_payment_opens_only_with_a_higher_round() {
     let second = bench.registration(2, &["ann"]);
     assert_eq!(bench.post("/api/v1/payments", "second", &second).await.status, 200);
     assert_eq!(bench.status(&id).await["state"], "open");
+}
+
+#[tokio::test]
+async fn an_old_closing_does_not_close_a_newer_round() {
+    let bench = Bench::new().await;
+    let (id, _) = bench.registered(&["ann"]).await;
+    let cancel = format!("/api/v1/payments/{id}/cancel");
+    let close = |round: i64| json!({"round": round, "reason": "signed"});
+    // A round that is not registered yet can't be closed; once it is, the same request can.
+    let early = bench.post(&cancel, "close-2", &close(2)).await;
+    assert_eq!(early.fault(), (409, "round_unknown".to_owned()));
+    assert_eq!(bench.status(&id).await["state"], "open");
+    let second = bench.registration(2, &["ann"]);
+    assert_eq!(bench.post("/api/v1/payments", "register-2", &second).await.status, 200);
+    for key in ["close-1", "close-1", "close-1b"] {
+        let late = bench.post(&cancel, key, &close(1)).await;
+        assert_eq!((late.status, late.json()), (200, json!({"id": id, "state": "open"})));
+    }
+    let link = bench.link(&id).await;
+    let (text, jws) = signed(&second, "ann", Choice::Approve);
+    assert_eq!(bench.decide(&link, &text, &jws).await.status, 200, "the newer round takes decisions");
+    for round in [2, 1] {
+        let answer = bench.post(&cancel, &format!("close-{round}"), &close(round)).await;
+        let state = if round == 2 { "closed" } else { "open" };
+        assert_eq!((answer.status, answer.json()["state"].as_str()), (200, Some(state)), "a key replays its answer");
+    }
+    let answer = bench.post(&cancel, "close-1c", &close(1)).await;
+    assert_eq!((answer.status, answer.json()), (200, json!({"id": id, "state": "closed"})));
 }
