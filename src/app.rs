@@ -150,6 +150,10 @@ pub fn rules(config: &Config, rail: &dyn RailPort, ambient: &Ambient) -> Result<
         node: format!("node-{:08x}", ambient.entropy.u64() >> 32),
         audience: config.resource(),
         timing,
+        send_within: ms(config
+            .worker
+            .lease_ms
+            .saturating_sub(config.signer.total_timeout_ms.max(config.rail.total_timeout_ms))),
         auto_notify_after: ms(notify.auto_after_ms),
         expires_after: Duration::from_secs(config.payments.expires_after_s),
         execute_within: Duration::from_secs(config.payments.execute_within_s),
