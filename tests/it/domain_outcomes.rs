@@ -144,7 +144,11 @@ fn the_notification_number_rises_only_once_the_last_one_is_settled() {
     }
     for reach in [Reach::Reached, Reach::Unreachable, Reach::Troubled(SignerTrouble::Refused)] {
         assert_eq!(after(&it, notified(2, reach.clone())).notice.settled, 2, "{reach:?}");
-        assert_eq!(after(&it, notified(1, reach.clone())).notice.settled, 1, "{reach:?}: a late one does not count back");
+        assert_eq!(
+            after(&it, notified(1, reach.clone())).notice.settled,
+            1,
+            "{reach:?}: a late one does not count back"
+        );
     }
 }
 
@@ -288,7 +292,10 @@ fn a_rail_that_asks_for_time_is_given_it() {
 #[test]
 fn not_sent_fails_a_payment_past_its_time_only_if_every_attempt_was_not_sent() {
     let it = after_at(&intended(), not_sent(), EXECUTE_BY);
-    assert_eq!((it.status, it.execution.phase, it.reason.as_str()), (Status::Failed, Phase::Refused, "rail_unavailable"));
+    assert_eq!(
+        (it.status, it.execution.phase, it.reason.as_str()),
+        (Status::Failed, Phase::Refused, "rail_unavailable")
+    );
 
     let mut second = unknown();
     second.execution.sends = 2;

@@ -5,9 +5,7 @@
 use countersign::domain::{Asker, Attention, Code, Event, Finding, Payment, Phase, Reach, SignerTrouble, Standing};
 use countersign::domain::{Status, Timestamp, apply};
 
-use crate::harness::payments::{
-    EXECUTE_BY, EXPIRES_AT, NOW, RESEND_UNTIL, SECOND, at, check_version, payment, raised,
-};
+use crate::harness::payments::{EXECUTE_BY, EXPIRES_AT, NOW, RESEND_UNTIL, SECOND, at, check_version, payment, raised};
 
 /// The table. One row an event, one column a state that exists (SIGNED, INTENDED and UNKNOWN are SIGNED in
 /// phase none, intended and unknown; the others have the one phase that their state can have).

@@ -126,12 +126,9 @@ pub(crate) fn payment(status: Status, phase: Phase) -> Payment {
     }
     match status {
         Status::Created | Status::AwaitingSigner | Status::SignerUnreachable | Status::NeedManual => {}
-        Status::Signed
-        | Status::Executed
-        | Status::Rejected
-        | Status::Expired
-        | Status::Cancelled
-        | Status::Failed => it.closing = Closing { tell_at: Some(NOW), attempts: 0 },
+        Status::Signed | Status::Executed | Status::Rejected | Status::Expired | Status::Cancelled | Status::Failed => {
+            it.closing = Closing { tell_at: Some(NOW), attempts: 0 }
+        }
     }
     match phase {
         Phase::None => {
