@@ -24,7 +24,7 @@ pub use id::{
 };
 pub use money::{Currency, MAX_MINOR, Money};
 pub use payment::{Attention, Closing, Execution, Notice, Payment, Phase, Stage, Status, Terms};
-pub use policy::{ApprovalPolicy, Policy, PolicyFault};
+pub use policy::{Answer, ApprovalPolicy, Bound, Facts, Level, Limit, Payees, Policy, PolicyFault, Usage, Window};
 pub use principal::{Principal, Role};
 pub use quorum::{Standing, Vote, evaluate, is_requester};
 pub use refusal::{Code, Entry, PaymentRef, Refusal};

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::id::{AgentId, OrderId, PaymentId, SignerId, TenantId};
 use super::money::Money;
-use super::policy::ApprovalPolicy;
+use super::policy::{ApprovalPolicy, Facts};
+use super::quorum::Vote;
 use super::refusal::PaymentRef;
 use super::text::{Account, Memo, PartyName};
 use super::time::Timestamp;
@@ -174,7 +175,7 @@ impl Attention {
     }
 }
 
-/// What was asked. Never changes.
+/// What was asked. Never changes, but for the rule of a new signing round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
     /// Whose it is.
@@ -199,7 +200,7 @@ pub struct Terms {
     pub principal: String,
     /// The signers the agent would like; a wish.
     pub wish: Vec<SignerId>,
-    /// The approval rule in force at creation.
+    /// The approval rule in force when the signing round began.
     pub policy: ApprovalPolicy,
     /// SHA-256 of the defaulted request, for replays.
     pub fingerprint: String,
@@ -352,12 +353,20 @@ impl Payment {
         self.execution.sends == self.execution.not_sent
     }
 
-    /// Whom to reach: the agent's wish where the policy allows it, else everyone eligible.
-    pub fn asked(&self) -> Vec<String> {
-        let eligible = &self.terms.policy.signers;
-        let wished = self.terms.wish.iter().map(ToString::to_string).filter(|signer| eligible.contains(signer));
+    /// Whom to reach at `level`: the agent's wish where the policy allows it, else all its people; never
+    /// those who have `decided` already.
+    pub fn asked(&self, level: usize, decided: &[Vote]) -> Vec<String> {
+        let done = |name: &str| decided.iter().any(|vote| vote.signer.as_str() == name);
+        let open = self.terms.policy.levels.get(level).map(|level| &level.signers);
+        let left: Vec<String> = open.into_iter().flatten().filter(|name| !done(name)).cloned().collect();
+        let wished = self.terms.wish.iter().map(ToString::to_string).filter(|signer| left.contains(signer));
         let wished: Vec<String> = wished.collect();
-        if wished.is_empty() { eligible.iter().cloned().collect() } else { wished }
+        if wished.is_empty() { left } else { wished }
+    }
+
+    /// What the policy's rules are judged by.
+    pub fn facts(&self) -> Facts<'_> {
+        Facts { amount: self.terms.amount, payee: &self.terms.payee_account, agent: &self.terms.agent }
     }
 
     /// The outbound key of its execution: subject, effect, attempt group; never an attempt number.

@@ -28,6 +28,14 @@ pub enum Code {
     ForbiddenTool,
     /// The policy denies this payment.
     PolicyDenied,
+    /// The payee's account is not one the policy lets payments go to.
+    PayeeNotAllowed,
+    /// A limit for one payment, or for open payments, is exceeded.
+    MandateExceeded,
+    /// A limit over a rolling window is used up.
+    VelocityExceeded,
+    /// The signer's level opens only when the one before it is complete.
+    LevelNotOpen,
     /// The named signer is not one the policy makes eligible.
     SignerNotEligible,
     /// The requester tried to approve their own payment.
@@ -103,7 +111,7 @@ const fn retry(name: &'static str, category: &'static str, status: u16, after_ms
 
 impl Code {
     /// Every code.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 37] = [
         Self::InvalidArgument,
         Self::AmountInvalid,
         Self::AmountPrecision,
@@ -114,6 +122,10 @@ impl Code {
         Self::TokenExpired,
         Self::ForbiddenTool,
         Self::PolicyDenied,
+        Self::PayeeNotAllowed,
+        Self::MandateExceeded,
+        Self::VelocityExceeded,
+        Self::LevelNotOpen,
         Self::SignerNotEligible,
         Self::SelfApprovalForbidden,
         Self::IdempotencyKeyReused,
@@ -152,6 +164,10 @@ impl Code {
             Self::TokenExpired => entry("TOKEN_EXPIRED", "auth", 401, "authenticate"),
             Self::ForbiddenTool => entry("FORBIDDEN_TOOL", "auth", 403, "use_another_tool"),
             Self::PolicyDenied => entry("POLICY_DENIED", "policy", 403, "ask_an_operator"),
+            Self::PayeeNotAllowed => entry("PAYEE_NOT_ALLOWED", "policy", 403, "ask_an_operator"),
+            Self::MandateExceeded => entry("MANDATE_EXCEEDED", "policy", 403, "ask_an_operator"),
+            Self::VelocityExceeded => retry("VELOCITY_EXCEEDED", "policy", 429, 3_600_000),
+            Self::LevelNotOpen => retry("LEVEL_NOT_OPEN", "signing", 409, 60_000),
             Self::SignerNotEligible => entry("SIGNER_NOT_ELIGIBLE", "policy", 403, "omit_signer_id"),
             Self::SelfApprovalForbidden => entry("SELF_APPROVAL_FORBIDDEN", "policy", 403, "ask_another_signer"),
             Self::IdempotencyKeyReused => {

@@ -1,13 +1,15 @@
 //! Creating a payment: durable at once, replayed by key, one per order.
 
+use std::collections::BTreeSet;
+
 use super::reading::visible_to;
 use super::{Journal, RACES, lost_race};
 use crate::domain::{
-    Account, ApprovalPolicy, Code, Currency, IdempotencyKey, Memo, Money, OrderId, PartyName, Payment, PaymentId,
-    Principal, Refusal, SignerId, Stage, Status, Terms, Timestamp,
+    Account, ApprovalPolicy, Bound, Code, Currency, Facts, IdempotencyKey, Memo, Money, OrderId, PartyName, Payment,
+    PaymentId, Policy, Principal, Refusal, SignerId, Stage, Status, Terms, Timestamp,
 };
 use crate::proof::{PaymentDocument, b64url, jcs, payment_digest, sha256_hex};
-use crate::store::{AuditNote, KeyBinding, KeyScope, StoredChallenge, Tx};
+use crate::store::{AuditNote, Counted, KeyBinding, KeyScope, StoredChallenge, Tx};
 use crate::telemetry::trace_context::current_traceparent;
 
 /// A checked request for a payment.
@@ -91,14 +93,6 @@ impl Journal {
             .clone()
             .or_else(|| self.rules.payee.clone())
             .ok_or_else(|| Refusal::invalid("payee", "is required: no default payee is configured"))?;
-        let policy = self.policy().approval().clone();
-        if let Some(stranger) = request.wish.iter().find(|signer| !policy.is_eligible(signer)) {
-            return Err(Refusal::of_field(
-                Code::SignerNotEligible,
-                "signer_id",
-                format_args!("{stranger} may not approve this payment; omit it and the policy decides who does"),
-            ));
-        }
         let fingerprint = jcs(&Fingerprint {
             v: "create/1",
             order_id: request.order_id.as_str(),
@@ -109,7 +103,7 @@ impl Journal {
             wish: request.wish.iter().map(SignerId::as_str).collect(),
         })
         .map_err(|_| Refusal::new(Code::Internal, "the request can't be put in canonical form"))?;
-        Ok(Draft { request, amount, payee, policy, fingerprint: sha256_hex(fingerprint) })
+        Ok(Draft { request, amount, payee, fingerprint: sha256_hex(fingerprint) })
     }
 
     async fn try_create(&self, who: &Principal, draft: &Draft) -> Result<Created, Refusal> {
@@ -117,19 +111,25 @@ impl Journal {
         // Whole milliseconds: the signed document's times say all of them.
         let at = tx.now().to_millis();
         let id = PaymentId::mint(at, self.entropy.u128());
-        let terms = self.terms(who, draft, id, at);
+        let policy = self.policy();
+        let facts = Facts { amount: draft.amount, payee: &draft.payee, agent: &who.client };
         let tenant = who.tenant.as_str();
         let scope = KeyScope { tenant, agent: who.client.as_str(), operation: OPERATION };
         if let Some(key) = &draft.request.key
             && let Some(bound) = tx.key_binding(scope, key.as_str()).await?
         {
-            return replay(&mut tx, who, &bound, &terms).await;
+            return replay(&mut tx, who, &bound, draft).await;
         }
-        if let Some(earlier) = tx.payment_by_order(tenant, terms.order_id.as_str()).await?
-            && let Some(created) = answer_by_order(who, draft, &terms, earlier)?
+        if let Some(earlier) = tx.payment_by_order(tenant, draft.request.order_id.as_str()).await?
+            && let Some(created) = answer_by_order(who, draft, earlier)?
         {
             return Ok(created);
         }
+        let ruling = match self.rule(&mut tx, who, draft, &policy, &facts).await {
+            Ok(ruling) => ruling,
+            Err(refusal) => return Err(remember_refusal(tx, scope, draft, refusal).await?),
+        };
+        let terms = self.terms(who, draft, id, at, ruling);
         let (document, digest) = document(&terms, 1, &self.rules.audience)?;
         let auto = at.plus(self.rules.auto_notify_after);
         let payment = Payment::new(terms, document, digest, auto);
@@ -157,7 +157,57 @@ impl Journal {
         Ok(Created { payment, replayed: false })
     }
 
-    fn terms(&self, who: &Principal, draft: &Draft, payment_id: PaymentId, at: Timestamp) -> Terms {
+    /// Asks the policy: may this be proposed, to whom, who must approve, and does it fit the limits.
+    async fn rule(
+        &self,
+        tx: &mut Tx,
+        who: &Principal,
+        draft: &Draft,
+        policy: &Policy,
+        facts: &Facts<'_>,
+    ) -> Result<Ruling, Refusal> {
+        let name = policy.payees().name_of(draft.payee.as_str())?;
+        let approval = policy.approval(facts)?.clone();
+        if let Some(stranger) = draft.request.wish.iter().find(|signer| !approval.is_eligible(signer)) {
+            return Err(Refusal::of_field(
+                Code::SignerNotEligible,
+                "signer_id",
+                format_args!("{stranger} may not approve this payment; omit it and the policy decides who does"),
+            ));
+        }
+        self.within_limits(tx, who, policy, facts).await?;
+        Ok(Ruling { approval, payee_name: PartyName::parse("payee_name", name)? })
+    }
+
+    /// Checks every limit that binds, each under its lock, so that proposals at the same moment add up.
+    async fn within_limits(
+        &self,
+        tx: &mut Tx,
+        who: &Principal,
+        policy: &Policy,
+        facts: &Facts<'_>,
+    ) -> Result<(), Refusal> {
+        let tenant = who.tenant.as_str();
+        let limits: Vec<_> = policy
+            .limits(facts)
+            .map(|limit| {
+                let agent = if limit.bound == Bound::Tenant { "" } else { who.client.as_str() };
+                (Counted { tenant, agent }, limit)
+            })
+            .collect();
+        for counted in limits.iter().map(|(counted, _)| *counted).collect::<BTreeSet<_>>() {
+            tx.take_turn(counted).await?;
+        }
+        for (counted, limit) in limits {
+            let span = limit.window.map_or(std::time::Duration::ZERO, |window| window.span);
+            let since = tx.now().plus_micros(0_i64.saturating_sub(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)));
+            let usage = tx.usage(counted, facts.amount.currency().code(), since).await?;
+            limit.admits(facts.amount, usage)?;
+        }
+        Ok(())
+    }
+
+    fn terms(&self, who: &Principal, draft: &Draft, payment_id: PaymentId, at: Timestamp, ruling: Ruling) -> Terms {
         let expires_at = at.plus(self.rules.expires_after);
         Terms {
             tenant: who.tenant.clone(),
@@ -166,12 +216,12 @@ impl Journal {
             amount: draft.amount,
             payer_account: self.rules.payer.clone(),
             payee_account: draft.payee.clone(),
-            payee_name: PartyName::default(),
+            payee_name: ruling.payee_name,
             memo: draft.request.memo.clone(),
             agent: who.client.clone(),
             principal: who.subject.clone(),
             wish: draft.request.wish.clone(),
-            policy: draft.policy.clone(),
+            policy: ruling.approval,
             fingerprint: draft.fingerprint.clone(),
             traceparent: current_traceparent(),
             created_at: at,
@@ -183,11 +233,11 @@ impl Journal {
     /// One single-use challenge per eligible signer for the payment's current round.
     pub(super) async fn insert_challenges(&self, tx: &mut Tx, payment: &Payment) -> Result<(), Refusal> {
         let now = tx.now().to_millis();
-        for signer in &payment.terms.policy.signers {
+        for signer in payment.terms.policy.signers() {
             let mut nonce = [0; 32];
             self.entropy.fill(&mut nonce);
             let challenge = StoredChallenge {
-                signer_id: signer.clone(),
+                signer_id: signer.to_owned(),
                 nonce: b64url(nonce),
                 issued_at: now.micros(),
                 expires_at: payment.terms.expires_at.micros(),
@@ -203,13 +253,21 @@ struct Draft {
     request: CreateRequest,
     amount: Money,
     payee: Account,
-    policy: ApprovalPolicy,
     fingerprint: String,
 }
 
+/// What the policy in force says of a request.
+struct Ruling {
+    approval: ApprovalPolicy,
+    payee_name: PartyName,
+}
+
 async fn bind(tx: &mut Tx, scope: KeyScope<'_>, key: &IdempotencyKey, payment: &Payment) -> Result<(), Refusal> {
-    let binding =
-        KeyBinding { fingerprint: payment.terms.fingerprint.clone(), payment_id: payment.terms.payment_id.to_string() };
+    let binding = KeyBinding {
+        fingerprint: payment.terms.fingerprint.clone(),
+        payment_id: payment.terms.payment_id.to_string(),
+        refusal: String::new(),
+    };
     if tx.bind_key(scope, key.as_str(), &binding).await? {
         Ok(())
     } else {
@@ -217,13 +275,39 @@ async fn bind(tx: &mut Tx, scope: KeyScope<'_>, key: &IdempotencyKey, payment: &
     }
 }
 
+/// A refusal by the policy is remembered under the caller's key: the same key stays refused, whatever
+/// moves on meanwhile. A limit that passes with time is not, nor is anything without a key.
+async fn remember_refusal(
+    mut tx: Tx,
+    scope: KeyScope<'_>,
+    draft: &Draft,
+    refusal: Refusal,
+) -> Result<Refusal, Refusal> {
+    let sticky = matches!(refusal.code, Code::PolicyDenied | Code::PayeeNotAllowed | Code::MandateExceeded);
+    if let Some(key) = draft.request.key.as_ref().filter(|_| sticky) {
+        let binding = KeyBinding {
+            fingerprint: draft.fingerprint.clone(),
+            payment_id: String::new(),
+            refusal: format!("{} {}", refusal.code.as_str(), refusal.message),
+        };
+        if tx.bind_key(scope, key.as_str(), &binding).await? {
+            tx.commit().await?;
+        }
+    }
+    Ok(refusal)
+}
+
 /// The key was used before: the same answer for the same request, a refusal for another.
-async fn replay(tx: &mut Tx, who: &Principal, bound: &KeyBinding, terms: &Terms) -> Result<Created, Refusal> {
-    if bound.fingerprint != terms.fingerprint {
+async fn replay(tx: &mut Tx, who: &Principal, bound: &KeyBinding, draft: &Draft) -> Result<Created, Refusal> {
+    if bound.fingerprint != draft.fingerprint {
         return Err(Refusal::new(
             Code::IdempotencyKeyReused,
             "this idempotency_key was used for another request; use the same key only to repeat the same payment",
         ));
+    }
+    if let Some((code, message)) = bound.refusal.split_once(' ') {
+        let code = Code::ALL.into_iter().find(|known| known.as_str() == code).unwrap_or(Code::PolicyDenied);
+        return Err(Refusal::new(code, message));
     }
     let id: PaymentId = bound.payment_id.parse()?;
     let payment = tx
@@ -234,14 +318,9 @@ async fn replay(tx: &mut Tx, who: &Principal, bound: &KeyBinding, terms: &Terms)
 }
 
 /// What an order's earlier payment means for this request; `None` when a new one may be made.
-fn answer_by_order(
-    who: &Principal,
-    draft: &Draft,
-    terms: &Terms,
-    earlier: Payment,
-) -> Result<Option<Created>, Refusal> {
+fn answer_by_order(who: &Principal, draft: &Draft, earlier: Payment) -> Result<Option<Created>, Refusal> {
     let own = visible_to(who, &earlier);
-    let same = own && earlier.terms.fingerprint == terms.fingerprint;
+    let same = own && earlier.terms.fingerprint == draft.fingerprint;
     let open_or_executed = earlier.status.stage() != Stage::Ended || earlier.status == Status::Executed;
     match (open_or_executed, same, draft.request.key.is_some()) {
         (true, true, false) => Ok(Some(Created { payment: earlier, replayed: true })),
@@ -250,7 +329,7 @@ fn answer_by_order(
                 Code::OrderAlreadyHasPayment,
                 format!(
                     "order {} already has a payment{}; follow that one, or use another order_id for another payment",
-                    terms.order_id,
+                    draft.request.order_id,
                     if own { format!(", {}", earlier.terms.payment_id) } else { String::new() }
                 ),
             );
@@ -296,7 +375,7 @@ pub(super) fn document(terms: &Terms, round: i64, audience: &str) -> Result<(Str
         policy_id: terms.policy.id.clone(),
         policy_version: terms.policy.version.clone(),
         policy_digest,
-        required: terms.policy.required.clone(),
+        required: terms.policy.required_text(),
         created_at: terms.created_at.rfc3339(),
         expires_at: terms.expires_at.rfc3339(),
         execute_by: terms.execute_by.rfc3339(),

@@ -3,8 +3,8 @@
 use super::reading::{decision_bytes, signer_of};
 use super::{Act, Journal, RACES, Selector, lost_race};
 use crate::domain::{
-    Choice, Code, DecisionId, Event, Payment, PaymentId, Principal, Reason, Refusal, SignerId, Standing, TenantId,
-    Vote, evaluate, is_requester,
+    ApprovalPolicy, Choice, Code, DecisionId, Event, Payment, PaymentId, Principal, Reason, Refusal, SignerId,
+    Standing, TenantId, Vote, evaluate, is_requester,
 };
 use crate::proof::{DecisionDocument, PublicKey, claimed_key_id, verify_detached};
 use crate::store::{Guard, PinnedKey, StoredDecision, Tx};
@@ -117,6 +117,16 @@ impl Journal {
             )
             .about(payment.reference()));
         }
+        if let Standing::Pending { level, .. } = evaluate(&payment.terms.policy, &payment.terms, &votes(&earlier)) {
+            let open = payment.terms.policy.levels.get(level);
+            if !open.is_some_and(|level| level.signers.contains(decision.signer.as_str())) {
+                return Err(Refusal::new(
+                    Code::LevelNotOpen,
+                    "others must approve before you are asked; repeat this later",
+                )
+                .about(payment.reference()));
+            }
+        }
         let stored = StoredDecision {
             decision_id: DecisionId::mint(tx.now(), self.entropy.u128()).to_string(),
             signer_id: decision.signer.to_string(),
@@ -134,12 +144,18 @@ impl Journal {
         if !tx.insert_decision(payment_id.as_str(), payment.round, via, &stored).await? {
             return Err(Refusal::new(Code::VersionConflict, "the same signer decided at the same moment"));
         }
+        let before = evaluate(&payment.terms.policy, &payment.terms, &votes(&earlier));
         earlier.push(stored);
         let standing = evaluate(&payment.terms.policy, &payment.terms, &votes(&earlier));
         let actor = format!("signer:{}", decision.signer);
         let word = format!("decision.{}", decision.choice.as_str());
         let act = Act { guard: Guard::Decision { now: tx.now() }, ..Act::new(&actor, &word).with(digest) };
-        let event = Event::Decided { round: payment.round, standing, reason: decision.reason.clone() };
+        let event = Event::Decided {
+            round: payment.round,
+            standing,
+            advanced: level_of(standing) > level_of(before),
+            reason: decision.reason.clone(),
+        };
         let applied = self.change(&mut tx, &payment, event, act.clone()).await?;
         if !applied.changed(&payment) {
             // A surplus approval of a signed payment: recorded, with no effect.
@@ -160,7 +176,7 @@ impl Journal {
         decision: &Decision,
     ) -> Result<(String, String, String), Refusal> {
         let about = |refusal: Refusal| refusal.about(payment.reference());
-        if is_requester(&payment.terms, &decision.signer) {
+        if is_requester(&payment.terms.policy, &payment.terms, &decision.signer) {
             return Err(about(Refusal::new(Code::SelfApprovalForbidden, "who asks for a payment can't approve it")));
         }
         let challenges = tx.challenges(payment.terms.payment_id.as_str(), payment.round).await?;
@@ -189,7 +205,7 @@ impl Journal {
 
     /// Whether the quorum of a signed payment still holds: every counted signature verifies, by a key
     /// that is active now, of a person whom both the snapshot and the current policy make eligible.
-    pub(super) async fn quorum_holds(&self, tx: &mut Tx, payment: &Payment) -> Result<bool, Refusal> {
+    pub(super) async fn quorum_holds(&self, tx: &mut Tx, payment: &Payment) -> Result<Quorum, Refusal> {
         let decisions = tx.decisions(payment.terms.payment_id.as_str(), payment.round).await?;
         let mut standing = Vec::new();
         for decision in decisions {
@@ -207,9 +223,35 @@ impl Journal {
         }
         let votes = votes(&standing);
         let current = self.policy();
-        let complete = |standing| matches!(standing, Standing::Complete { .. });
-        Ok(complete(evaluate(&payment.terms.policy, &payment.terms, &votes))
-            && complete(evaluate(current.approval(), &payment.terms, &votes)))
+        let rule = match current.approval(&payment.facts()) {
+            Ok(rule) => rule,
+            Err(refusal) => return Ok(Quorum::Denied(refusal)),
+        };
+        let complete = |policy| matches!(evaluate(policy, &payment.terms, &votes), Standing::Complete { .. });
+        let payee = current.payees().name_of(payment.terms.payee_account.as_str());
+        Ok(match payee {
+            Err(refusal) => Quorum::Denied(refusal),
+            Ok(_) if complete(&payment.terms.policy) && complete(rule) => Quorum::Holds,
+            Ok(_) => Quorum::Lost(Box::new(rule.clone())),
+        })
+    }
+}
+
+/// What a signed payment's quorum is worth at execution.
+pub(super) enum Quorum {
+    /// It holds under the snapshot and under the policy in force.
+    Holds,
+    /// It does not; the new round is judged by this rule.
+    Lost(Box<ApprovalPolicy>),
+    /// The policy in force denies the payment.
+    Denied(Refusal),
+}
+
+/// The level that is open; one past the last when none is.
+fn level_of(standing: Standing) -> usize {
+    match standing {
+        Standing::Pending { level, .. } => level,
+        Standing::Complete { .. } | Standing::Rejected => usize::MAX,
     }
 }
 
@@ -220,7 +262,7 @@ fn active_key(keys: &[PinnedKey], key_id: &str) -> Option<PublicKey> {
         .and_then(|key| PublicKey::from_b64url(&key.public_key).ok())
 }
 
-fn votes(decisions: &[StoredDecision]) -> Vec<Vote> {
+pub(super) fn votes(decisions: &[StoredDecision]) -> Vec<Vote> {
     decisions
         .iter()
         .filter_map(|decision| {

@@ -9,11 +9,14 @@ use std::time::Instant;
 
 use super::attempt::{Intent, Settlement, verdict};
 use super::create::document;
+use super::decide::Quorum;
 use super::ports::{Cause, Lookup, Outcome, RailReceipt, Transfer, Trouble};
 use super::recorded::Recorded;
 use super::{Act, Journal};
-use crate::domain::{Code, Event, ExecutionStep, Finding, Payment, Refusal, execution_step, may_resend};
-use crate::store::{EffectKind, EffectState, Lease};
+use crate::domain::{
+    ApprovalPolicy, Code, Event, ExecutionStep, Finding, Payment, Refusal, Terms, execution_step, may_resend,
+};
+use crate::store::{EffectKind, EffectState, Lease, Tx};
 
 impl Journal {
     /// Does what a signed payment needs at the rail. The caller holds the lease.
@@ -33,20 +36,35 @@ impl Journal {
         let started = Instant::now();
         let mut tx = self.store.begin().await?;
         let payment = self.under_lease(&mut tx, lease).await?;
-        if !self.quorum_holds(&mut tx, &payment).await? {
-            let round = payment.round.saturating_add(1);
-            let (document, digest) = document(&payment.terms, round, &self.rules.audience)?;
-            let event = Event::QuorumLost { reason: "quorum_no_longer_holds".to_owned(), document, digest };
-            let actor = self.worker_actor();
-            let applied = self.change(&mut tx, &payment, event, Act::new(&actor, "execution.quorum_lost")).await?;
-            self.insert_challenges(&mut tx, &applied.payment).await?;
-            tx.commit().await?;
-            self.announce(&applied);
-            return Ok(applied.payment);
+        match self.quorum_holds(&mut tx, &payment).await? {
+            Quorum::Holds => {}
+            Quorum::Lost(policy) => return self.new_round(tx, payment, policy).await,
+            Quorum::Denied(refusal) => {
+                let event = Event::PolicyDenied { reason: refusal.code.as_str().to_lowercase() };
+                let actor = self.worker_actor();
+                let act = Act::new(&actor, "execution.denied").because(refusal.message);
+                let applied = self.change(&mut tx, &payment, event, act).await?;
+                tx.commit().await?;
+                self.announce(&applied);
+                return Ok(applied.payment);
+            }
         }
         let intent = self.intent(&payment);
         let (payment, recorded) = self.record(tx, started, &payment, vec![Event::ExecutionIntended], intent).await?;
         self.send(lease, &payment, recorded).await
+    }
+
+    /// Asks everybody anew, by the rule in force now; what was signed before is void.
+    async fn new_round(&self, mut tx: Tx, payment: Payment, policy: Box<ApprovalPolicy>) -> Result<Payment, Refusal> {
+        let terms = Terms { policy: (*policy).clone(), ..payment.terms.clone() };
+        let (document, digest) = document(&terms, payment.round.saturating_add(1), &self.rules.audience)?;
+        let event = Event::QuorumLost { reason: "quorum_no_longer_holds".to_owned(), policy, document, digest };
+        let actor = self.worker_actor();
+        let applied = self.change(&mut tx, &payment, event, Act::new(&actor, "execution.quorum_lost")).await?;
+        self.insert_challenges(&mut tx, &applied.payment).await?;
+        tx.commit().await?;
+        self.announce(&applied);
+        Ok(applied.payment)
     }
 
     async fn send_again(&self, lease: &Lease) -> Result<Payment, Refusal> {

@@ -3,10 +3,11 @@
 use std::time::Instant;
 
 use super::attempt::{Intent, Settlement, signer_refusal, signer_trouble, verdict};
+use super::decide::votes;
 use super::ports::{Cause, Notified, Outcome, Registered, Registration};
 use super::reading::{challenge_of, is_open};
 use super::{Act, Journal};
-use crate::domain::{Asker, Event, Payment, Principal, Reach, Refusal, SignerTrouble};
+use crate::domain::{Asker, Event, Payment, Principal, Reach, Refusal, SignerTrouble, Standing, evaluate};
 use crate::store::{EffectKind, EffectState, Lease};
 
 /// What a request to reach the signers came to.
@@ -68,6 +69,11 @@ impl Journal {
         let started = Instant::now();
         let mut tx = self.store.begin().await?;
         let payment = self.under_lease(&mut tx, lease).await?;
+        let decided = votes(&tx.decisions(payment.terms.payment_id.as_str(), payment.round).await?);
+        let level = match evaluate(&payment.terms.policy, &payment.terms, &decided) {
+            Standing::Pending { level, .. } => level,
+            Standing::Complete { .. } | Standing::Rejected => 0,
+        };
         let number = payment.notice.settled.saturating_add(1);
         let key =
             format!("{}:{}:r{}:n{number}", payment.terms.payment_id, EffectKind::SignerNotify.as_str(), payment.round);
@@ -75,7 +81,7 @@ impl Journal {
             kind: EffectKind::SignerNotify,
             key,
             target: payment.notice.signer_ref.clone(),
-            body: self.signer.prepare_notify(payment.round, number, &payment.asked()),
+            body: self.signer.prepare_notify(payment.round, number, &payment.asked(level, &decided)),
         };
         let (payment, recorded) = self.record(tx, started, &payment, vec![Event::NotifyStarted], intent).await?;
         let outcome = self.signer.notify(&recorded).await;

@@ -1,9 +1,10 @@
 //! Reading: who may see which payment, and what they see of it.
 
+use super::decide::votes;
 use super::{Journal, RACES};
 use crate::domain::{
-    Choice, Code, OrderId, Payment, PaymentId, Principal, Refusal, Role, SignerId, Stage, Status, Timestamp,
-    is_requester,
+    Choice, Code, OrderId, Payment, PaymentId, Principal, Refusal, Role, SignerId, Stage, Standing, Status, Timestamp,
+    Vote, evaluate, is_requester,
 };
 use crate::proof::{Challenge, DecisionDocument, compare_code, decision_digest};
 use crate::store::{Listing, Session, StoredChallenge};
@@ -123,9 +124,7 @@ impl Journal {
             let full = page(open);
             for payment in full.payments {
                 let decided = session.decisions(payment.terms.payment_id.as_str(), payment.round).await?;
-                let waits = payment.terms.policy.is_eligible(&signer)
-                    && !is_requester(&payment.terms, &signer)
-                    && !decided.iter().any(|decision| decision.signer_id == signer.as_str());
+                let waits = asked_now(&payment, &votes(&decided), &signer);
                 if waits {
                     payments.push(payment);
                 }
@@ -182,6 +181,17 @@ fn page(payments: Vec<Payment>) -> Page {
     let full = i64::try_from(payments.len()).is_ok_and(|count| count >= PAGE);
     let next = if full { payments.last().map(|payment| payment.terms.payment_id.to_string()) } else { None };
     Page { payments, next }
+}
+
+/// Whether `signer` is asked about `payment` now: eligible at the level that is open, and not heard yet.
+fn asked_now(payment: &Payment, votes: &[Vote], signer: &SignerId) -> bool {
+    let open = match evaluate(&payment.terms.policy, &payment.terms, votes) {
+        Standing::Pending { level, .. } => payment.terms.policy.levels.get(level),
+        Standing::Complete { .. } | Standing::Rejected => None,
+    };
+    open.is_some_and(|level| level.signers.contains(signer.as_str()))
+        && !is_requester(&payment.terms.policy, &payment.terms, signer)
+        && !votes.iter().any(|vote| vote.signer == *signer)
 }
 
 /// The signer that `who` is.

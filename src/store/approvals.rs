@@ -61,11 +61,11 @@ impl Session {
             .bind(payment_id).bind(round).fetch_all(conn).await)?)
     }
 
-    /// The decisions of a round.
+    /// The decisions of a round, in the order they were given.
     pub async fn decisions(&mut self, payment_id: &str, round: i64) -> Result<Vec<StoredDecision>, StoreFault> {
         Ok(
             on!(self, conn => sqlx::query_as("SELECT decision_id, signer_id, key_id, choice, reason, document, digest, jws \
-              FROM decisions WHERE payment_id = $1 AND round = $2 ORDER BY signer_id")
+              FROM decisions WHERE payment_id = $1 AND round = $2 ORDER BY decided_at, decision_id")
             .bind(payment_id).bind(round).fetch_all(conn).await)?,
         )
     }

@@ -21,14 +21,16 @@ pub struct KeyScope<'a> {
 pub struct KeyBinding {
     /// SHA-256 of the request.
     pub fingerprint: String,
-    /// The payment it made.
+    /// The payment it made; `""` when it was refused.
     pub payment_id: String,
+    /// The code and words it was refused with; `""` when it made a payment.
+    pub refusal: String,
 }
 
 impl Session {
     /// What a caller's key stands for, if it was used.
     pub async fn key_binding(&mut self, scope: KeyScope<'_>, key: &str) -> Result<Option<KeyBinding>, StoreFault> {
-        Ok(on!(self, conn => sqlx::query_as("SELECT fingerprint, payment_id FROM idempotency \
+        Ok(on!(self, conn => sqlx::query_as("SELECT fingerprint, payment_id, refusal FROM idempotency \
               WHERE tenant = $1 AND agent = $2 AND operation = $3 AND idempotency_key = $4")
             .bind(scope.tenant).bind(scope.agent).bind(scope.operation).bind(key)
             .fetch_optional(conn).await)?)
@@ -40,9 +42,9 @@ impl Tx {
     pub async fn bind_key(&mut self, scope: KeyScope<'_>, key: &str, binding: &KeyBinding) -> Result<bool, StoreFault> {
         let now = self.now().micros();
         let bound = on!(self, conn => sqlx::query("INSERT INTO idempotency (tenant, agent, operation, idempotency_key, \
-                fingerprint, payment_id, created_at) VALUES ($1,$2,$3,$4,$5,$6,$7) ON CONFLICT DO NOTHING")
+                fingerprint, payment_id, refusal, created_at) VALUES ($1,$2,$3,$4,$5,$6,$7,$8) ON CONFLICT DO NOTHING")
             .bind(scope.tenant).bind(scope.agent).bind(scope.operation).bind(key).bind(&binding.fingerprint)
-            .bind(&binding.payment_id).bind(now)
+            .bind(&binding.payment_id).bind(&binding.refusal).bind(now)
             .execute(conn).await?.rows_affected());
         Ok(bound == 1)
     }

@@ -16,6 +16,7 @@ mod inbox;
 mod lease;
 mod payments;
 mod row;
+mod usage;
 
 pub use approvals::{PinnedKey, StoredChallenge, StoredDecision};
 pub use audit::{AuditNote, AuditRow};
@@ -25,3 +26,4 @@ pub use fault::StoreFault;
 pub use inbox::{KeyBinding, KeyScope};
 pub use lease::Lease;
 pub use payments::{Guard, Listing};
+pub use usage::Counted;

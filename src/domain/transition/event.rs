@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::domain::payment::{Attention, Status};
+use crate::domain::policy::ApprovalPolicy;
 use crate::domain::quorum::Standing;
 
 /// Who asks for something.
@@ -104,6 +105,8 @@ pub enum Event {
         round: i64,
         /// What the votes amount to now.
         standing: Standing,
+        /// Whether this decision opened the next level.
+        advanced: bool,
         /// The signer's words, for a rejection.
         reason: String,
     },
@@ -111,10 +114,17 @@ pub enum Event {
     Deadline,
     /// Someone calls it off.
     Cancel,
+    /// The policy in force at execution denies the payment.
+    PolicyDenied {
+        /// Why.
+        reason: String,
+    },
     /// The quorum no longer holds at execution: a new round.
     QuorumLost {
         /// Why.
         reason: String,
+        /// The rule in force now; the new round is judged by it.
+        policy: Box<ApprovalPolicy>,
         /// The new round's document.
         document: String,
         /// Its digest.

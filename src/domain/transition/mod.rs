@@ -17,10 +17,10 @@ use super::payment::{Attention, Closing, Payment, Stage};
 use super::refusal::Refusal;
 use super::time::Timestamp;
 use rail::{
-    confirmed, differs, execution_intended, found_refused, in_doubt, looked_up, not_sent, quorum_lost, refused,
-    send_started,
+    confirmed, differs, execution_intended, found_refused, in_doubt, looked_up, not_sent, policy_denied, quorum_lost,
+    refused, send_started,
 };
-use signing::{cancel, deadline, decided, notified, notify_requested, notify_started, reached, registered};
+use signing::{Decided, cancel, deadline, decided, notified, notify_requested, notify_started, reached, registered};
 
 /// The spans that transitions go by; configuration, never the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,10 +92,16 @@ pub fn apply(payment: &Payment, event: Event, moment: &Moment<'_>) -> Result<App
             Stage::Open => next.notice.check_at = Some(moment.now.plus(moment.timing.check_every)),
             Stage::Signed | Stage::Ended => next.notice.check_at = None,
         },
-        Event::Decided { round, standing, reason } => decided(&mut next, round, standing, reason, moment)?,
+        Event::Decided { round, standing, advanced, reason } => {
+            decided(&mut next, Decided { round, standing, advanced, reason }, moment)?;
+        }
         Event::Deadline => deadline(&mut next, moment),
         Event::Cancel => cancel(&mut next, moment)?,
-        Event::QuorumLost { reason, document, digest } => quorum_lost(&mut next, reason, document, digest, moment)?,
+        Event::PolicyDenied { reason } => policy_denied(&mut next, reason)?,
+        Event::QuorumLost { reason, policy, document, digest } => {
+            next.terms.policy = *policy;
+            quorum_lost(&mut next, reason, document, digest, moment)?;
+        }
         Event::ExecutionIntended => execution_intended(&mut next, moment)?,
         Event::SendStarted => send_started(&mut next, moment)?,
         Event::RailConfirmed { transfer_id } | Event::LookedUp(Finding::Found { transfer_id }) => {

@@ -94,13 +94,16 @@ pub(super) fn reached(next: &mut Payment, reach: &Reach, moment: &Moment<'_>) {
     }
 }
 
-pub(super) fn decided(
-    next: &mut Payment,
-    round: i64,
-    standing: Standing,
-    reason: String,
-    moment: &Moment<'_>,
-) -> Result<(), Refusal> {
+/// A verified decision and what it amounts to.
+pub(super) struct Decided {
+    pub(super) round: i64,
+    pub(super) standing: Standing,
+    pub(super) advanced: bool,
+    pub(super) reason: String,
+}
+
+pub(super) fn decided(next: &mut Payment, decision: Decided, moment: &Moment<'_>) -> Result<(), Refusal> {
+    let Decided { round, standing, advanced, reason } = decision;
     let surplus = match next.status {
         Status::Created | Status::AwaitingSigner | Status::SignerUnreachable | Status::NeedManual => false,
         Status::Signed | Status::Executed => true,
@@ -126,7 +129,14 @@ pub(super) fn decided(
         return Ok(());
     }
     match standing {
-        Standing::Pending { approvals } => next.approvals = approvals,
+        Standing::Pending { approvals, .. } => {
+            next.approvals = approvals;
+            if advanced {
+                // The next level's people have not been asked yet: a new campaign.
+                next.notice.attempts = 0;
+                next.notice.next_at = Some(moment.now);
+            }
+        }
         Standing::Complete { approvals } => {
             next.approvals = approvals;
             next.status = Status::Signed;
