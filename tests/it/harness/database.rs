@@ -198,7 +198,11 @@ impl Drop for Home {
                 );
                 // Not on the test's runtime, which may be what is being dropped.
                 let dropped = std::thread::spawn(move || {
-                    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(on_server(&sql))
+                    tokio::runtime::Builder::new_current_thread()
+                        .enable_all()
+                        .build()
+                        .unwrap()
+                        .block_on(on_server(&sql))
                 });
                 if !matches!(dropped.join(), Ok(Ok(()))) {
                     eprintln!("the test schema {name} was not dropped");
