@@ -1,5 +1,4 @@
 //! The rail's table, row by row, against a scripted server.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may stop at the first surprise")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! The rail client against the real sandbox: one request an attempt, whatever happens.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at the first surprise")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! A server for tests that misbehaves on the wire, byte by byte, and counts what reached it.
-#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

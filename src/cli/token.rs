@@ -22,7 +22,7 @@ pub(super) struct Token {
     /// Who it speaks for ("sub")
     #[arg(long)]
     subject: String,
-    /// The client ("client_id"); the subject when absent
+    /// The client (`client_id`); the subject when absent
     #[arg(long)]
     client: Option<String>,
     /// The tenant

@@ -47,7 +47,7 @@ mod tests {
         base: Duration::from_secs(2),
         cap: Duration::from_secs(10),
         fast_attempts: 4,
-        slow: Duration::from_secs(120),
+        slow: Duration::from_mins(2),
         attempts: 6,
     };
 

@@ -10,6 +10,7 @@ use super::payment::{Attention, Closing, Payment, Phase, Stage, Status};
 use super::quorum::Standing;
 use super::refusal::{Code, Refusal};
 use super::time::Timestamp;
+use super::wake::may_resend;
 
 /// The spans that transitions go by; configuration, never the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -254,11 +255,16 @@ pub fn apply(payment: &Payment, event: Event, moment: &Moment<'_>) -> Result<App
         }
         Event::RailRefused { code } => refused(&mut next, code, moment),
         Event::RailNotSent { retry_after } => not_sent(&mut next, retry_after, moment),
-        Event::RailUnknown { mismatch } => {
-            in_doubt(&mut next, mismatch.then_some(Attention::IntegrityMismatch), moment);
+        Event::RailUnknown { mismatch: true } => {
+            differs(&mut next);
+            in_doubt(&mut next, None, moment);
         }
+        Event::RailUnknown { mismatch: false } => in_doubt(&mut next, None, moment),
         Event::LookedUp(Finding::FoundRefused { code }) => found_refused(&mut next, code),
-        Event::LookedUp(Finding::Differs) => looked_up(&mut next, Some(Attention::IntegrityMismatch), moment),
+        Event::LookedUp(Finding::Differs) => {
+            differs(&mut next);
+            looked_up(&mut next, None, moment);
+        }
         Event::LookedUp(Finding::NotFound) => {
             let attention = if next.execution.cancel_requested_at.is_some() {
                 Some(Attention::CancelWhileUnknown)
@@ -302,9 +308,8 @@ fn finish(before: &Payment, mut next: Payment, moment: &Moment<'_>) -> Applied {
 }
 
 fn terminal(payment: &Payment) -> Refusal {
-    let code = if payment.status == Status::Expired { Code::PaymentExpired } else { Code::PaymentTerminal };
-    Refusal::new(code, format!("the payment has ended as {} and does not change again", payment.status.as_str()))
-        .about(payment.reference())
+    let message = format!("the payment has ended as {} and does not change again", payment.status.as_str());
+    Refusal::new(Code::PaymentTerminal, message).about(payment.reference())
 }
 
 fn held(payment: &Payment) -> Refusal {
@@ -396,16 +401,15 @@ fn decided(
     reason: String,
     moment: &Moment<'_>,
 ) -> Result<(), Refusal> {
-    match next.status.stage() {
-        Stage::Ended => return Err(terminal(next)),
-        // A surplus approval: recorded by the caller, no effect here.
-        Stage::Signed => return Ok(()),
-        Stage::Open => {}
-    }
-    if next.held_at.is_some() {
+    let surplus = match next.status {
+        Status::Created | Status::AwaitingSigner | Status::SignerUnreachable | Status::NeedManual => false,
+        Status::Signed | Status::Executed => true,
+        Status::Rejected | Status::Expired | Status::Cancelled | Status::Failed => return Err(terminal(next)),
+    };
+    if !surplus && next.held_at.is_some() {
         return Err(held(next));
     }
-    if moment.now >= next.terms.expires_at {
+    if !surplus && moment.now >= next.terms.expires_at {
         return Err(
             Refusal::new(Code::PaymentExpired, "the payment's time to be decided has run out").about(next.reference())
         );
@@ -416,6 +420,10 @@ fn decided(
             "the payment has a newer signing round; get_approval shows it",
         )
         .about(next.reference()));
+    }
+    if surplus {
+        // Recorded by the caller, no effect here.
+        return Ok(());
     }
     match standing {
         Standing::Pending { approvals } => next.approvals = approvals,
@@ -452,7 +460,7 @@ fn deadline(next: &mut Payment, moment: &Moment<'_>) {
                 }
             }
             // Every attempt provably sent nothing, so nothing can arrive late.
-            Phase::Intended if next.nothing_sent() => {
+            Phase::Intended | Phase::Unknown if next.nothing_sent() => {
                 if next.execution.cancel_requested_at.is_some() {
                     call_off(next);
                 } else if moment.now >= next.terms.execute_by {
@@ -541,6 +549,12 @@ fn send_started(next: &mut Payment, moment: &Moment<'_>) -> Result<(), Refusal> 
         return Err(Refusal::new(Code::VersionConflict, "the payment was called off or its time has run out")
             .about(next.reference()));
     }
+    // An attempt in doubt is asked about first, and sent again only while the rail remembers its key.
+    let asked = next.execution.phase == Phase::Unknown && next.execution.queries > 0;
+    if !next.nothing_sent() && !(asked && may_resend(next, moment.now, moment.timing)) {
+        return Err(Refusal::new(Code::VersionConflict, "an attempt is in doubt; the rail must be asked first")
+            .about(next.reference()));
+    }
     start_send(next, moment);
     Ok(())
 }
@@ -587,6 +601,15 @@ fn contradict(next: &mut Payment) {
     next.attention.insert(Attention::TerminalContradiction);
 }
 
+/// The rail holds something else under our reference: a mismatch, or against an end a contradiction.
+fn differs(next: &mut Payment) {
+    if in_flight(next) {
+        next.attention.insert(Attention::IntegrityMismatch);
+    } else if next.status.is_terminal() {
+        contradict(next);
+    }
+}
+
 /// Whether an outcome may still move the payment.
 fn in_flight(payment: &Payment) -> bool {
     match payment.status.stage() {
@@ -599,10 +622,14 @@ fn in_flight(payment: &Payment) -> bool {
 }
 
 fn refused(next: &mut Payment, code: String, moment: &Moment<'_>) {
+    let only_attempt = next.execution.not_sent.saturating_add(1) == next.execution.sends;
     if !in_flight(next) {
+        if next.status == Status::Executed && only_attempt {
+            contradict(next);
+        }
         return;
     }
-    if next.execution.not_sent.saturating_add(1) == next.execution.sends {
+    if only_attempt {
         fail(next, code);
     } else {
         // It says nothing about an earlier attempt that may still be on its way.
@@ -613,6 +640,8 @@ fn refused(next: &mut Payment, code: String, moment: &Moment<'_>) {
 fn found_refused(next: &mut Payment, code: String) {
     if in_flight(next) {
         fail(next, code);
+    } else if next.status == Status::Executed {
+        contradict(next);
     }
 }
 

@@ -21,7 +21,7 @@ use tracing::Instrument as _;
 use super::envelope::Arguments as SourceArguments;
 use super::gate::RequestId;
 use crate::domain::{Code, Principal, Refusal};
-use crate::tools::{Arguments, Desk, Reply, ToolSpec, error_object};
+use crate::tools::{Arguments, Desk, Impact, Reply, ToolSpec, error_object};
 
 /// What a model is told before it calls anything.
 const INSTRUCTIONS: &str = "Countersign is a payment desk. You propose a payment (create_payment), a person countersigns it, \
@@ -204,10 +204,10 @@ fn rendered(body: Map<String, Value>, is_error: bool) -> CallToolResult {
 fn published(spec: &ToolSpec) -> Tool {
     let mut annotations = ToolAnnotations::default();
     annotations.title = Some(spec.title.to_owned());
-    annotations.read_only_hint = Some(spec.read_only);
-    annotations.destructive_hint = Some(spec.destructive);
+    annotations.read_only_hint = Some(spec.impact == Impact::Reads);
+    annotations.destructive_hint = Some(spec.impact == Impact::Commits);
     annotations.idempotent_hint = Some(spec.idempotent);
-    annotations.open_world_hint = Some(!spec.read_only);
+    annotations.open_world_hint = Some(spec.impact != Impact::Reads);
     let mut tool = Tool::new(spec.name, spec.description, Arc::new(spec.input_schema()));
     tool.title = Some(spec.title.to_owned());
     tool.output_schema = Some(Arc::new(spec.output_schema()));

@@ -18,7 +18,8 @@ pub struct SignerNews {
     pub online: Vec<(String, bool)>,
 }
 
-/// The most decisions taken from one answer: no honest service keeps more than one per signer.
+/// The most decisions taken from one answer. A service without a signer's key may keep several that claim
+/// to be theirs; those it could verify come first.
 const DECISIONS: usize = 64;
 
 impl Journal {

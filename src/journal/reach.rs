@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::attempt::{Intent, Settlement, signer_refusal, signer_trouble, verdict};
-use super::ports::{Notified, Outcome, Registered, Registration};
+use super::ports::{Cause, Notified, Outcome, Registered, Registration};
 use super::reading::{challenge_of, is_open};
 use super::{Act, Journal};
 use crate::domain::{Asker, Event, Payment, Principal, Reach, Refusal, SignerTrouble};
@@ -189,7 +189,12 @@ impl Journal {
         let (_, recorded) = self.record(tx, started, &payment, Vec::new(), intent).await?;
         let outcome = self.signer.close(&recorded).await;
         let (state, words) = verdict(&outcome);
-        let done = matches!(outcome, Outcome::Done(()) | Outcome::Refused(_));
+        // Its refusal is the last word, unless it is our key that it refuses: that gets mended.
+        let done = match &outcome {
+            Outcome::Done(()) => true,
+            Outcome::Refused(trouble) => trouble.cause != Cause::Unauthorized,
+            Outcome::NotSent(_) | Outcome::Unknown(_) => false,
+        };
         let settlement = Settlement {
             kind,
             key: recorded.key(),

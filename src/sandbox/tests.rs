@@ -1,5 +1,4 @@
 //! The sandbox over real connections: faults, keys, ledger, durability.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at the first surprise")]
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

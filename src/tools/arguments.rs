@@ -30,14 +30,14 @@ impl Arguments {
     pub fn redacted(&self) -> String {
         const SHOWN: [&str; 9] =
             ["order_id", "payment_id", "amount", "currency", "signer_id", "notify", "wait_ms", "status", "decision"];
-        let shown = |(name, raw): (&String, &Box<RawValue>)| {
-            if SHOWN.contains(&name.as_str()) {
+        let shown = |(name, raw): (&str, &RawValue)| {
+            if SHOWN.contains(&name) {
                 format!("{name}={}", raw.get().chars().filter(|c| !c.is_control()).take(80).collect::<String>())
             } else {
                 format!("{}=…", name.chars().filter(|c| !c.is_control()).take(32).collect::<String>())
             }
         };
-        self.members.iter().take(16).map(shown).collect::<Vec<_>>().join(" ")
+        self.members.iter().take(16).map(|(name, raw)| shown((name, raw))).collect::<Vec<_>>().join(" ")
     }
 
     /// A member's source text; `null` counts as absent.

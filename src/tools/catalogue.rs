@@ -4,6 +4,17 @@ use serde_json::{Map, Value, json};
 
 use crate::domain::Status;
 
+/// What a call can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Impact {
+    /// It changes nothing.
+    Reads,
+    /// It changes something that can be undone or does no harm.
+    Changes,
+    /// It starts or ends something that can't be undone.
+    Commits,
+}
+
 /// A tool as it is published.
 #[derive(Debug, Clone, Copy)]
 pub struct ToolSpec {
@@ -13,10 +24,8 @@ pub struct ToolSpec {
     pub title: &'static str,
     /// For models: what it does and what to do next.
     pub description: &'static str,
-    /// Whether it changes nothing.
-    pub read_only: bool,
-    /// Whether it can end or start something that can't be undone.
-    pub destructive: bool,
+    /// What a call can do.
+    pub impact: Impact,
     /// Whether repeating the identical call changes nothing more.
     pub idempotent: bool,
     /// Whether only the dev profile has it.
@@ -30,8 +39,7 @@ const READ: ToolSpec = ToolSpec {
     name: "",
     title: "",
     description: "",
-    read_only: true,
-    destructive: false,
+    impact: Impact::Reads,
     idempotent: true,
     dev_only: false,
     properties: || json!({}),
@@ -39,7 +47,7 @@ const READ: ToolSpec = ToolSpec {
     one_payment: false,
 };
 const ONE: ToolSpec = ToolSpec { one_payment: true, ..READ };
-const ACT: ToolSpec = ToolSpec { read_only: false, ..ONE };
+const ACT: ToolSpec = ToolSpec { impact: Impact::Changes, ..ONE };
 
 /// Every tool, in the order of a payment's life.
 pub const TOOLS: [ToolSpec; 14] = [
@@ -50,7 +58,7 @@ pub const TOOLS: [ToolSpec; 14] = [
             you can never sign it yourself. Returns at once. To repeat the SAME payment after a lost answer, send the SAME arguments \
             (and the same idempotency_key if you gave one): you get the same payment back. Use a new idempotency_key only for a NEW \
             payment. Next: notify_signer (or pass notify:true), then get_payment_status.",
-        destructive: true,
+        impact: Impact::Commits,
         one_payment: false,
         properties: create_properties,
         required: &["order_id", "amount"],
@@ -94,7 +102,7 @@ pub const TOOLS: [ToolSpec; 14] = [
         title: "Call a payment off",
         description: "Call a payment off. Immediate until it is being executed; after that the answer says CANCEL_PENDING and the \
             payment may still be executed. Calling off twice is answered alike.",
-        destructive: true,
+        impact: Impact::Commits,
         ..ACT
     },
     ToolSpec {
@@ -132,7 +140,7 @@ pub const TOOLS: [ToolSpec; 14] = [
         title: "Approve with your signature",
         description: "Approve a payment with your detached JWS over the decision document of get_approval. The same confirmation again \
             is answered alike and changes nothing.",
-        destructive: true,
+        impact: Impact::Commits,
         properties: || json!({"signature": signature()}),
         required: &["signature"],
         ..ACT
@@ -142,7 +150,7 @@ pub const TOOLS: [ToolSpec; 14] = [
         title: "Reject with your signature",
         description: "Reject a payment with your detached JWS over the decision document that get_approval gave for decision \"reject\" \
             and this reason. Final.",
-        destructive: true,
+        impact: Impact::Commits,
         properties: || {
             json!({"signature": signature(),
             "reason": {"type": "string", "maxLength": 512, "description": "Why, as signed."}})

@@ -14,7 +14,7 @@ mod signer;
 use std::sync::Arc;
 
 pub use arguments::Arguments;
-pub use catalogue::{TOOLS, ToolSpec, find, names};
+pub use catalogue::{Impact, TOOLS, ToolSpec, find, names};
 pub use reply::{Reply, error_object};
 
 use crate::domain::{Code, Principal, Refusal};
@@ -66,20 +66,20 @@ impl Desk {
         let arguments = arguments?;
         let journal = &self.journal;
         match tool.name {
-            "create_payment" => agent::create_payment(journal, who, arguments).await,
-            "notify_signer" => agent::notify_signer(journal, who, arguments).await,
-            "get_payment_status" => agent::get_payment_status(journal, who, arguments).await,
-            "get_sign_link" => agent::get_sign_link(journal, who, arguments).await,
-            "check_sign_status" => agent::check_sign_status(journal, who, arguments).await,
-            "cancel_payment" => agent::cancel_payment(journal, who, arguments).await,
-            "list_payments" => agent::list_payments(journal, who, arguments).await,
-            "list_approvals" => signer::list_approvals(journal, who, arguments).await,
-            "get_approval" => signer::get_approval(journal, who, arguments).await,
-            "confirm_signing" => signer::confirm_signing(journal, who, arguments).await,
-            "reject_signing" => signer::reject_signing(journal, who, arguments).await,
-            "list_attention" => operator::list_attention(journal, who, arguments).await,
-            "resend_notification" => operator::resend_notification(journal, who, arguments).await,
-            "simulate_signer_online" => operator::simulate_signer_online(journal, arguments).await,
+            "create_payment" => Box::pin(agent::create_payment(journal, who, arguments)).await,
+            "notify_signer" => Box::pin(agent::notify_signer(journal, who, arguments)).await,
+            "get_payment_status" => Box::pin(agent::get_payment_status(journal, who, arguments)).await,
+            "get_sign_link" => Box::pin(agent::get_sign_link(journal, who, arguments)).await,
+            "check_sign_status" => Box::pin(agent::check_sign_status(journal, who, arguments)).await,
+            "cancel_payment" => Box::pin(agent::cancel_payment(journal, who, arguments)).await,
+            "list_payments" => Box::pin(agent::list_payments(journal, who, arguments)).await,
+            "list_approvals" => Box::pin(signer::list_approvals(journal, who, arguments)).await,
+            "get_approval" => Box::pin(signer::get_approval(journal, who, arguments)).await,
+            "confirm_signing" => Box::pin(signer::confirm_signing(journal, who, arguments)).await,
+            "reject_signing" => Box::pin(signer::reject_signing(journal, who, arguments)).await,
+            "list_attention" => Box::pin(operator::list_attention(journal, who, arguments)).await,
+            "resend_notification" => Box::pin(operator::resend_notification(journal, who, arguments)).await,
+            "simulate_signer_online" => Box::pin(operator::simulate_signer_online(journal, arguments)).await,
             _ => Err(Refusal::new(Code::Internal, "the tool has no handler")),
         }
     }

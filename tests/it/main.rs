@@ -6,10 +6,16 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test stops at the first surprise, and says where"
+    missing_docs,
+    reason = "tests say what they expect by failing"
 )]
 
+mod domain_outcomes;
+mod domain_properties;
+mod domain_transitions;
+mod domain_values;
 mod harness;
+mod proof;
 mod schema;
-
 mod store;
+mod tidy;

@@ -67,7 +67,7 @@ impl Stage {
         let agent = connect(card.tokens.agent.clone()).await?;
         let signer = connect(card.tokens.signer.clone()).await?;
         let operator = connect(card.tokens.operator.clone()).await?;
-        Ok(Self { folder, child, ledger, agent, signer, operator, card })
+        Ok(Self { folder, child, card, ledger, agent, signer, operator })
     }
 
     /// Calls a tool as someone.

@@ -1,4 +1,5 @@
-//! What tests stand on.
+//! What the tests stand on.
 
 pub(crate) mod database;
+pub(crate) mod payments;
 mod postgres;
