@@ -244,16 +244,6 @@ fn the_page_of_settings_is_the_default_file() {
 }
 
 #[test]
-fn every_setting_is_explained_where_it_stands() {
-    let mut explained = false;
-    for line in DEFAULTS.lines() {
-        explained = line.starts_with('#') || (explained && !line.is_empty());
-        assert!(explained || !line.contains(" = ") || line.starts_with('['), "no comment above: {line}");
-        explained |= line.starts_with('[');
-    }
-}
-
-#[test]
 fn nothing_tracked_names_the_machine_it_was_made_on() {
     const CRATES: &str = "registry+https://github.com/rust-lang/crates.io-index";
     for path in files().into_iter().filter(|path| path != "tests/it/tidy.rs") {
