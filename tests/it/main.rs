@@ -6,6 +6,8 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::assigning_clones,
+    clippy::needless_pass_by_value,
     missing_docs,
     reason = "tests say what they expect by failing"
 )]

@@ -9,9 +9,9 @@
 //! }
 //! ```
 //!
-//! SQLite: a folder of its own, removed on drop, or by the next run when the process was killed. PostgreSQL: a schema of its own in the cluster of
-//! `harness::postgres`, dropped on drop together with every connection to it. A child process
-//! reaches the same database by [`TestDatabase::url`].
+//! SQLite: a folder of its own, removed on drop, or by the next run when the process was killed.
+//! PostgreSQL: a schema of its own in the cluster of `harness::postgres`, dropped on drop together
+//! with every connection to it. A child process reaches the same database by [`TestDatabase::url`].
 
 use std::fmt;
 use std::path::{Path, PathBuf};

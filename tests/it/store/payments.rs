@@ -235,6 +235,8 @@ async fn of_32_tasks_that_change_one_version_exactly_one_does() {
     }
 }
 
+type Change = fn(&mut Payment);
+
 #[tokio::test]
 async fn a_decision_is_refused_by_the_update_itself_when_it_no_longer_counts() {
     let deadline = at(86_400_000_000);
@@ -243,7 +245,6 @@ async fn a_decision_is_refused_by_the_update_itself_when_it_no_longer_counts() {
     let round = |payment: &mut Payment| payment.round += 1;
     let none = |_: &mut Payment| {};
     // What the row says, what the caller believes, by which time, and whether it counts.
-    type Change = fn(&mut Payment);
     let cases: [(&str, Change, Change, Timestamp, bool); 6] = [
         ("in time", none, none, before_it, true),
         ("at the deadline", none, none, deadline, false),
