@@ -46,7 +46,11 @@ pub fn evaluate(policy: &ApprovalPolicy, terms: &Terms, votes: &[Vote]) -> Stand
     for vote in votes {
         let Some(open) = policy.levels.get(level) else { break };
         let entitled = open.signers.contains(vote.signer.as_str()) && !is_requester(policy, terms, &vote.signer);
-        if !entitled || !heard.insert(vote.signer.as_str()) {
+        if !entitled {
+            continue;
+        }
+        // A second word of the same person adds nothing, but a no is never talked over.
+        if !heard.insert(vote.signer.as_str()) && vote.choice == Choice::Approve {
             continue;
         }
         match vote.choice {

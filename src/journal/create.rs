@@ -6,7 +6,7 @@ use super::reading::visible_to;
 use super::{Journal, RACES, lost_race};
 use crate::domain::{
     Account, ApprovalPolicy, Bound, Code, Currency, Facts, IdempotencyKey, Memo, Money, OrderId, PartyName, Payment,
-    PaymentId, Policy, Principal, Refusal, SignerId, Stage, Status, Terms, Timestamp,
+    PaymentId, Policy, Principal, Refusal, SignerId, Stage, Standing, Status, Terms, Timestamp, evaluate,
 };
 use crate::proof::{PaymentDocument, b64url, jcs, payment_digest, sha256_hex};
 use crate::store::{AuditNote, Counted, KeyBinding, KeyScope, StoredChallenge, Tx};
@@ -130,6 +130,12 @@ impl Journal {
             Err(refusal) => return Err(remember_refusal(tx, scope, draft, refusal).await?),
         };
         let terms = self.terms(who, draft, id, at, ruling);
+        if evaluate(&terms.policy, &terms, &[]) == Standing::Rejected {
+            return Err(Refusal::new(
+                Code::PolicyDenied,
+                "the policy asks for approvals that can't be had without the one who asks; an operator must change it",
+            ));
+        }
         let (document, digest) = document(&terms, 1, &self.rules.audience)?;
         let auto = at.plus(self.rules.auto_notify_after);
         let payment = Payment::new(terms, document, digest, auto);

@@ -9,7 +9,7 @@ use countersign::domain::{
 
 use crate::harness::payments::{
     EXECUTE_BY, EXPIRES_AT, HOUR, NOTIFY_ATTEMPTS, NOW, RESEND_UNTIL, SECOND, SENT_AT, TIMING, after, after_at,
-    applied, at, created, intended, nothing_sent, payment, raised, refused, unknown,
+    applied, at, created, intended, nothing_sent, payment, quorum_of, raised, refused, unknown,
 };
 
 fn notified(number: i64, reach: Reach) -> Event {
@@ -17,11 +17,11 @@ fn notified(number: i64, reach: Reach) -> Event {
 }
 
 fn approved(approvals: u32) -> Event {
-    Event::Decided { round: 1, standing: Standing::Complete { approvals }, reason: String::new() }
+    Event::Decided { round: 1, standing: Standing::Complete { approvals }, advanced: false, reason: String::new() }
 }
 
 fn rejected(why: &str) -> Event {
-    Event::Decided { round: 1, standing: Standing::Rejected, reason: why.to_owned() }
+    Event::Decided { round: 1, standing: Standing::Rejected, advanced: false, reason: why.to_owned() }
 }
 
 fn confirmed() -> Event {
@@ -187,7 +187,12 @@ fn a_late_signer_still_counts_in_all_four_open_states() {
 
 #[test]
 fn an_approval_that_does_not_complete_the_quorum_is_counted_and_waits() {
-    let first = Event::Decided { round: 1, standing: Standing::Pending { approvals: 1 }, reason: String::new() };
+    let first = Event::Decided {
+        round: 1,
+        standing: Standing::Pending { approvals: 1, level: 0 },
+        advanced: false,
+        reason: String::new(),
+    };
     let it = after(&payment(Status::NeedManual, Phase::None), first.clone());
     assert_eq!((it.status, it.approvals), (Status::NeedManual, 1));
     assert!(!applied(&it, first, NOW).changed(&it), "the same standing again changes nothing");
@@ -225,7 +230,12 @@ fn telling_the_signer_service_stops_when_told_and_after_bounded_attempts() {
 
 #[test]
 fn a_lost_quorum_voids_every_signature_and_starts_a_new_round() {
-    let lost = Event::QuorumLost { reason: "revoked".to_owned(), document: "{}".to_owned(), digest: "d2".to_owned() };
+    let lost = Event::QuorumLost {
+        reason: "revoked".to_owned(),
+        policy: Box::new(quorum_of(1, &["ana"])),
+        document: "{}".to_owned(),
+        digest: "d2".to_owned(),
+    };
     let it = after(&payment(Status::Signed, Phase::None), lost);
     assert_eq!((it.status, it.round, it.approvals), (Status::AwaitingSigner, 2, 0));
     assert_eq!((it.document.as_str(), it.digest.as_str(), it.reason.as_str()), ("{}", "d2", "revoked"));
@@ -525,11 +535,11 @@ fn a_held_payment_rests_until_a_person_acts() {
 #[test]
 fn the_agents_wish_is_followed_only_where_the_policy_allows_it() {
     let mut it = created();
-    assert_eq!(it.asked(), ["ana", "ben", "cem"]);
+    assert_eq!(it.asked(0, &[]), ["ana", "ben", "cem"]);
     it.terms.wish = vec!["ben".parse().unwrap(), "mallory".parse().unwrap()];
-    assert_eq!(it.asked(), ["ben"]);
+    assert_eq!(it.asked(0, &[]), ["ben"]);
     it.terms.wish = vec!["mallory".parse().unwrap()];
-    assert_eq!(it.asked(), ["ana", "ben", "cem"], "an agent can't pick its accomplice");
+    assert_eq!(it.asked(0, &[]), ["ana", "ben", "cem"], "an agent can't pick its accomplice");
 }
 
 #[test]

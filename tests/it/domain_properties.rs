@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{RngSeed, TestRunner};
 
-use crate::harness::payments::{CREATED_AT, EXECUTE_BY, HOUR, SECOND, TIMING, at, check_version, created};
+use crate::harness::payments::{CREATED_AT, EXECUTE_BY, HOUR, SECOND, TIMING, at, check_version, created, quorum_of};
 
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig {
@@ -33,7 +33,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     };
     let reach = prop_oneof![Just(Reach::Reached), Just(Reach::Unreachable), trouble().prop_map(Reach::Troubled)];
     let standing = prop_oneof![
-        2 => Just(Standing::Pending { approvals: 1 }),
+        2 => Just(Standing::Pending { approvals: 1, level: 0 }),
         4 => Just(Standing::Complete { approvals: 2 }),
         1 => Just(Standing::Rejected),
     ];
@@ -54,11 +54,11 @@ fn any_event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Hinted),
         1 => Just(Event::Checked),
         3 => (1_i64..3, standing).prop_map(|(round, standing)| Event::Decided {
-            round, standing, reason: String::new()
+            round, standing, advanced: false, reason: String::new()
         }),
         2 => Just(Event::Deadline),
         1 => Just(Event::Cancel),
-        1 => Just(Event::QuorumLost { reason: "lost".to_owned(), document: "{}".to_owned(), digest: "d".to_owned() }),
+        1 => Just(Event::QuorumLost { reason: "lost".to_owned(), policy: Box::new(quorum_of(1, &["ana"])), document: "{}".to_owned(), digest: "d".to_owned() }),
         6 => Just(Event::ExecutionIntended),
         6 => Just(Event::SendStarted),
         1 => transfer().prop_map(|transfer_id| Event::RailConfirmed { transfer_id }),

@@ -5,7 +5,9 @@
 use countersign::domain::{Asker, Attention, Code, Event, Finding, Payment, Phase, Reach, SignerTrouble, Standing};
 use countersign::domain::{Status, Timestamp, apply};
 
-use crate::harness::payments::{EXECUTE_BY, EXPIRES_AT, NOW, RESEND_UNTIL, SECOND, at, check_version, payment, raised};
+use crate::harness::payments::{
+    EXECUTE_BY, EXPIRES_AT, NOW, RESEND_UNTIL, SECOND, at, check_version, payment, quorum_of, raised,
+};
 
 /// The table. One row an event, one column a state that exists (SIGNED, INTENDED and UNKNOWN are SIGNED in
 /// phase none, intended and unknown; the others have the one phase that their state can have).
@@ -54,6 +56,7 @@ cancel, held                      | !HOLD     !HOLD     !HOLD     !HOLD     !HOL
 
 quorum lost                       | !BUSY     !BUSY     !BUSY     !BUSY     >AWAITING !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
 quorum lost, held                 | !BUSY     !BUSY     !BUSY     !BUSY     !BUSY     !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
+policy denies                     | !BUSY     !BUSY     !BUSY     !BUSY     >CANCELLED !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
 intent                            | !BUSY     !BUSY     !BUSY     !BUSY     >INTENDED !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
 intent, held                      | !BUSY     !BUSY     !BUSY     !BUSY     !BUSY     !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
 intent, just before execute_by    | !BUSY     !BUSY     !BUSY     !BUSY     >INTENDED !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
@@ -122,7 +125,7 @@ fn row(name: &str) -> Row {
             other => panic!("{name}: {other:?} is no condition"),
         }
     }
-    let decided = |standing| Event::Decided { round, standing, reason: "wrong payee".to_owned() };
+    let decided = |standing| Event::Decided { round, standing, advanced: false, reason: "wrong payee".to_owned() };
     let notified = |reach| Event::Notified { number: 2, reach };
     let transfer = |id: &str| id.to_owned();
     let event = match what {
@@ -142,16 +145,18 @@ fn row(name: &str) -> Row {
         "register: payment refused" => Event::RegisterTroubled(SignerTrouble::Refused),
         "hint of news" => Event::Hinted,
         "asked for decisions" => Event::Checked,
-        "first approval of two" => decided(Standing::Pending { approvals: 1 }),
+        "first approval of two" => decided(Standing::Pending { approvals: 1, level: 0 }),
         "last approval" | "approval" => decided(Standing::Complete { approvals: 2 }),
         "rejection" => decided(Standing::Rejected),
         "deadline" => Event::Deadline,
         "cancel" => Event::Cancel,
         "quorum lost" => Event::QuorumLost {
+            policy: Box::new(quorum_of(1, &["ana"])),
             reason: "quorum_no_longer_holds".to_owned(),
             document: "{\"document\":\"2\"}".to_owned(),
             digest: "digest-2".to_owned(),
         },
+        "policy denies" => Event::PolicyDenied { reason: "policy_denied".to_owned() },
         "intent" => Event::ExecutionIntended,
         "resend" => Event::SendStarted,
         "rail confirms" => Event::RailConfirmed { transfer_id: transfer("tr-1") },
@@ -195,6 +200,7 @@ fn variant(event: &Event) -> &'static str {
         Event::Deadline => "deadline",
         Event::Cancel => "cancel",
         Event::QuorumLost { .. } => "quorum lost",
+        Event::PolicyDenied { .. } => "policy denied",
         Event::ExecutionIntended => "execution intended",
         Event::SendStarted => "send started",
         Event::RailConfirmed { .. } => "rail confirmed",
@@ -213,7 +219,7 @@ fn variant(event: &Event) -> &'static str {
 }
 
 /// What [`variant`] can say.
-const VARIANTS: usize = 32;
+const VARIANTS: usize = 33;
 
 /// The rows of the table: the event's words and one cell a column.
 fn rows() -> Vec<(&'static str, Vec<&'static str>)> {

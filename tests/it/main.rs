@@ -13,6 +13,7 @@
 )]
 
 mod domain_outcomes;
+mod domain_policy;
 mod domain_properties;
 mod domain_transitions;
 mod domain_values;

@@ -121,7 +121,7 @@ pub(super) fn parse(text: &str, tools: &[&str]) -> Result<Policy, PolicyFault> {
         let line = err.span().and_then(|span| text.get(..span.start)).map_or(1, |head| head.matches('\n').count() + 1);
         PolicyFault(format!("line {line}: {}", err.message()))
     })?;
-    let roles = roles(file.roles, tools)?;
+    let granted = roles(file.roles, tools)?;
     for (group, people) in &file.groups {
         if let Some(person) = people.iter().find(|person| person.parse::<SignerId>().is_err()) {
             return fault(&format!("[groups] {group}"), format_args!("{person:?} is not a signer's name"));
@@ -142,7 +142,7 @@ pub(super) fn parse(text: &str, tools: &[&str]) -> Result<Policy, PolicyFault> {
     }
     let limits = file.limit.iter().map(limit).collect::<Result<Vec<_>, _>>()?;
     let payees = payees(file.payees)?;
-    Ok(Policy { roles, default, rules, limits, payees })
+    Ok(Policy { roles: granted, default, rules, limits, payees })
 }
 
 fn roles(

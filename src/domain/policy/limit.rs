@@ -90,18 +90,18 @@ impl Limit {
             ));
         }
         let Some(window) = self.window else { return Ok(()) };
-        let over = |_| {
+        let over = || {
             Err(Refusal::new(
                 Code::VelocityExceeded,
                 format!("limit {name:?} is used up for now; it counts the last {} hours", window.span.as_secs() / 3600),
             ))
         };
         if window.count.is_some_and(|most| usage.count >= most) {
-            return over(());
+            return over();
         }
         let total = usage.amount_minor.checked_add(amount.minor());
         if window.amount.is_some_and(|most| total.is_none_or(|total| total > most.minor())) {
-            return over(());
+            return over();
         }
         Ok(())
     }

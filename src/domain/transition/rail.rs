@@ -20,10 +20,10 @@ pub(super) fn executing(payment: &Payment, phases: &[Phase]) -> Result<(), Refus
     Err(Refusal::new(Code::VersionConflict, "the payment is not where this step expects it").about(payment.reference()))
 }
 
-/// The policy in force now denies it: it ends unpaid, since a new round could only be denied again.
+/// The policy in force now denies it: it is called off, since a new round could only be denied again.
 pub(super) fn policy_denied(next: &mut Payment, reason: String) -> Result<(), Refusal> {
     executing(next, &[Phase::None])?;
-    next.status = Status::Failed;
+    next.status = Status::Cancelled;
     next.reason = reason;
     Ok(())
 }

@@ -157,8 +157,9 @@ async fn a_callers_key_is_bound_once_within_its_scope() {
     for engine in engines() {
         let db = TestDatabase::new(engine).await;
         let scope = KeyScope { tenant: "acme", agent: "a", operation: "create_payment" };
-        let first = KeyBinding { fingerprint: "f1".to_owned(), payment_id: "pay_1".to_owned() };
-        let second = KeyBinding { fingerprint: "f2".to_owned(), payment_id: "pay_2".to_owned() };
+        let first = KeyBinding { fingerprint: "f1".to_owned(), payment_id: "pay_1".to_owned(), refusal: String::new() };
+        let second =
+            KeyBinding { fingerprint: "f2".to_owned(), payment_id: "pay_2".to_owned(), refusal: String::new() };
         let mut tx = db.store().begin().await.unwrap();
         assert_eq!(tx.key_binding(scope, "k").await.unwrap(), None, "{engine}");
         assert!(tx.bind_key(scope, "k", &first).await.unwrap(), "{engine}");

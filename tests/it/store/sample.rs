@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use countersign::domain::{
-    Account, ApprovalPolicy, Attention, Closing, Execution, LeaseToken, Memo, Money, Notice, PartyName, Payment,
-    PaymentId, Phase, Status, Terms, Timestamp,
+    Account, Answer, ApprovalPolicy, Attention, Closing, Execution, LeaseToken, Memo, Money, Notice, PartyName,
+    Payment, PaymentId, Phase, Status, Terms, Timestamp,
 };
 use countersign::store::{Guard, Store};
 
 use crate::harness::database::TestDatabase;
+use crate::harness::payments::level;
 
 /// An instant in 2027; sample payments are created then, and expire after every test's now.
 pub(crate) const CREATED: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
@@ -54,9 +55,10 @@ pub(crate) fn of(tenant: &str, agent: &str, order: &str) -> Payment {
         policy: ApprovalPolicy {
             id: "p".to_owned(),
             version: "1".to_owned(),
-            group: "treasury".to_owned(),
-            required: "1".to_owned(),
-            signers: ["alice".to_owned(), "bob".to_owned()].into(),
+            rule: "default".to_owned(),
+            levels: vec![level(1, "treasury", &["alice", "bob"])],
+            any_reject: Answer::Yes,
+            principal_may_sign: Answer::No,
         },
         fingerprint: "0".repeat(64),
         traceparent: String::new(),
