@@ -16,7 +16,7 @@ use crate::http::auth::{KeySource, Verifier};
 use crate::http::gate::Gate;
 use crate::http::serve::{Serving, serve};
 use crate::journal::ports::{PresencePort, RailPort, SignerPort};
-use crate::journal::{Journal, Rules, Setup, resend_window};
+use crate::journal::{Journal, Rules, Setup, resend_window, settle_after};
 use crate::store::{Store, StoreFault};
 use crate::tools::names;
 use crate::{http, worker};
@@ -149,6 +149,7 @@ pub fn rules(config: &Config, rail: &dyn RailPort, ambient: &Ambient) -> Result<
         lease: ms(config.worker.lease_ms),
         read_lag: rail.caps().read_lag,
         resend_window: resend_window(rail.caps()),
+        settle_after: settle_after(rail.caps()),
     };
     Ok(Rules {
         node: format!("node-{:08x}", ambient.entropy.u64() >> 32),

@@ -8,11 +8,11 @@ use super::transition::Timing;
 ///
 /// *Invariant*: `Some` for every payment that has not ended, unless it is held.
 pub fn next_wake(payment: &Payment) -> Option<Timestamp> {
+    if payment.held_at.is_some() {
+        return payment.closing.tell_at;
+    }
     let own = match payment.status.stage() {
-        Stage::Open => {
-            let deadline = payment.held_at.is_none().then_some(payment.terms.expires_at);
-            earliest([payment.notice.next_at, payment.notice.check_at, deadline])
-        }
+        Stage::Open => earliest([payment.notice.next_at, payment.notice.check_at, Some(payment.terms.expires_at)]),
         Stage::Signed => match payment.execution.phase {
             Phase::None => earliest([payment.execution.next_at, Some(payment.terms.execute_by), None]),
             Phase::Intended | Phase::Unknown | Phase::Confirmed | Phase::Refused => payment.execution.next_at,

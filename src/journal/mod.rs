@@ -17,11 +17,13 @@
 //! `domain::transition`, and one function beside those in `reach.rs`.
 
 mod attempt;
+mod audit;
 mod check;
 mod create;
 mod decide;
 mod execute;
 mod inbox;
+mod manual;
 mod person;
 pub mod ports;
 mod reach;
@@ -35,16 +37,18 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
+pub use audit::Evidence;
 pub use check::SignerNews;
 pub use create::{CreateRequest, Created};
 pub use decide::{Decision, Source, Verdict};
+pub use manual::{Attested, Verb};
 pub use person::KeyEnrolment;
 pub use reach::Reaching;
 pub use reading::{Approval, ApprovalForm, Page, Selector};
 pub use recorded::Recorded;
 #[cfg(test)]
 pub(crate) use recorded::for_test;
-pub use rules::{Rules, resend_window};
+pub use rules::{Rules, resend_window, settle_after};
 pub use work::Progress;
 
 use crate::ambient::Entropy;

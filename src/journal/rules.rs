@@ -36,6 +36,19 @@ pub struct Rules {
     pub batch: i64,
 }
 
+/// How long after an attempt it can no longer arrive: the key's life at the rail, and its read lag.
+pub fn settle_after(caps: RailCaps) -> Duration {
+    let life = match caps.dedup {
+        Dedup::None => Duration::ZERO,
+        Dedup::Ttl(life) => life,
+        Dedup::Forever => FOREVER,
+    };
+    life.saturating_add(caps.read_lag)
+}
+
+/// What "for ever" is worth before a person should look.
+const FOREVER: Duration = Duration::from_hours(720);
+
 /// How long the same key may be sent again: well inside the rail's memory of it.
 ///
 /// Half the key's life, at most twelve hours: a request that is still on its way when the rail
@@ -46,6 +59,6 @@ pub fn resend_window(caps: RailCaps) -> Option<Duration> {
         Dedup::None => None,
         Dedup::Ttl(life) => Some((life / 2).min(LONGEST)),
         // Still bounded: after half a day of doubt a person should look.
-        Dedup::Forever => Some(Duration::from_hours(720)),
+        Dedup::Forever => Some(FOREVER),
     }
 }

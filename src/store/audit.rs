@@ -51,6 +51,13 @@ struct Head {
 }
 
 impl Session {
+    /// The entries about one payment, in order.
+    pub async fn audit_of(&mut self, tenant: &str, payment_id: &str) -> Result<Vec<AuditRow>, StoreFault> {
+        Ok(on!(self, conn => sqlx::query_as("SELECT seq, canonical, previous, chain FROM audit_entries \
+              WHERE tenant = $1 AND payment_id = $2 ORDER BY seq")
+            .bind(tenant).bind(payment_id).fetch_all(conn).await)?)
+    }
+
     /// A tenant's chain after position `after`, in order.
     pub async fn audit_entries(&mut self, tenant: &str, after: i64, limit: i64) -> Result<Vec<AuditRow>, StoreFault> {
         Ok(on!(self, conn => sqlx::query_as("SELECT seq, canonical, previous, chain FROM audit_entries \

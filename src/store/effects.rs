@@ -96,7 +96,37 @@ pub struct EffectRow {
     pub traceparent: String,
 }
 
+/// What was sent for a payment, and what came of it; without the bytes.
+#[derive(Debug, Clone, FromRow)]
+pub struct EffectTrail {
+    /// What kind.
+    pub kind: String,
+    /// The outbound idempotency key.
+    pub outbound_key: String,
+    /// SHA-256 of the bytes, hexadecimal.
+    pub body_sha256: String,
+    /// What is known of it.
+    pub state: String,
+    /// Attempts started.
+    pub attempts: i64,
+    /// In words.
+    pub outcome: String,
+    /// Unix microseconds.
+    pub created_at: i64,
+    /// Unix microseconds.
+    pub settled_at: Option<i64>,
+}
+
 impl Session {
+    /// What was sent for a payment, in order.
+    pub async fn effects_of(&mut self, payment_id: &str) -> Result<Vec<EffectTrail>, StoreFault> {
+        Ok(
+            on!(self, conn => sqlx::query_as("SELECT kind, outbound_key, body_sha256, state, attempts, outcome, created_at, settled_at \
+              FROM effects WHERE payment_id = $1 ORDER BY created_at, outbound_key")
+            .bind(payment_id).fetch_all(conn).await)?,
+        )
+    }
+
     /// The side effect with this outbound key.
     pub async fn effect(&mut self, key: &str) -> Result<Option<EffectRow>, StoreFault> {
         Ok(on!(self, conn => sqlx::query_as(

@@ -8,6 +8,7 @@
 //! *Invariant*: a write is a compare-and-set, or an insert that a unique index judges.
 
 mod approvals;
+mod attestations;
 mod audit;
 mod effects;
 mod engine;
@@ -20,8 +21,9 @@ mod row;
 mod usage;
 
 pub use approvals::{PinnedKey, StoredChallenge, StoredDecision};
+pub use attestations::{Attestation, Matter};
 pub use audit::{AuditNote, AuditRow};
-pub use effects::{EffectKind, EffectRow, EffectState, NewEffect};
+pub use effects::{EffectKind, EffectRow, EffectState, EffectTrail, NewEffect};
 pub use engine::{Engine, Session, Store, Tx};
 pub use fault::StoreFault;
 pub use hot::hot_statements;

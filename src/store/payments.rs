@@ -116,9 +116,9 @@ const UPDATE: &str = "UPDATE payments SET version = $1, status = $2, reason = $3
      updated_at = $7, approvals = $8, signer_ref = $9, registered_round = $10, notify_settled = $11, notify_attempts = $12, \
      notify_last = $13, notify_at = $14, check_at = $15, phase = $16, attempt_group = $17, sends = $18, not_sent = $19, \
      queries = $20, execute_at = $21, last_send_at = $22, resend_until = $23, cancel_requested_at = $24, transfer_id = $25, \
-     tell_at = $26, tell_attempts = $27, held_at = $28, attention = $29, next_wake_at = $30, policy = $31 \
-     WHERE payment_id = $32 AND version = $33 \
-     AND ($34 = 0 OR (round = $35 AND expires_at > $34 AND held_at IS NULL))";
+     tell_at = $26, tell_attempts = $27, held_at = $28, attention = $29, next_wake_at = $30, policy = $31, wish = $32 \
+     WHERE payment_id = $33 AND version = $34 \
+     AND ($35 = 0 OR (round = $36 AND expires_at > $35 AND held_at IS NULL))";
 
 impl Tx {
     /// Inserts a new payment; `false` when the order already has an open or executed one.
@@ -155,7 +155,7 @@ impl Tx {
             .bind(row.check_at).bind(row.phase).bind(row.attempt_group).bind(row.sends).bind(row.not_sent)
             .bind(row.queries).bind(row.execute_at).bind(row.last_send_at).bind(row.resend_until)
             .bind(row.cancel_requested_at).bind(row.transfer_id).bind(row.tell_at).bind(row.tell_attempts)
-            .bind(row.held_at).bind(row.attention).bind(row.next_wake_at).bind(row.policy)
+            .bind(row.held_at).bind(row.attention).bind(row.next_wake_at).bind(row.policy).bind(row.wish)
             .bind(row.payment_id).bind(before.version).bind(deadline).bind(before.round)
             .execute(conn).await?.rows_affected());
         if saved == 1 { Ok(()) } else { Err(StoreFault::Conflict) }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::domain::id::SignerId;
 use crate::domain::payment::{Attention, Status};
 use crate::domain::policy::ApprovalPolicy;
 use crate::domain::quorum::Standing;
@@ -156,6 +157,22 @@ pub enum Event {
     },
     /// A look-up's finding.
     LookedUp(Finding),
+    /// A person takes the payment over to pay it by hand.
+    Held,
+    /// Two people let it go on.
+    Released,
+    /// Two people attest that the money moved.
+    AttestedExecuted {
+        /// What they refer to, such as a bank's reference.
+        reference: String,
+    },
+    /// Two people attest that it did not.
+    AttestedNotExecuted,
+    /// An operator asks another signer first.
+    Reassigned {
+        /// Whom.
+        signer: SignerId,
+    },
     /// The signer service was told of the end, or that was tried.
     CloseTold {
         /// Whether it now knows.

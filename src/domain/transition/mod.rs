@@ -5,6 +5,7 @@
 //! contradicts one raises attention, never a transition.
 
 mod event;
+mod person;
 mod rail;
 mod signing;
 
@@ -16,6 +17,7 @@ use super::backoff::Backoff;
 use super::payment::{Attention, Closing, Payment, Stage};
 use super::refusal::Refusal;
 use super::time::Timestamp;
+use person::{attest_executed, attest_not_executed, hold, reassign, release};
 use rail::{
     confirmed, differs, execution_intended, found_refused, in_doubt, looked_up, not_sent, policy_denied, quorum_lost,
     refused, send_started,
@@ -37,6 +39,8 @@ pub struct Timing {
     pub read_lag: Duration,
     /// How long the same key may be sent again after the first send; `None` for never.
     pub resend_window: Option<Duration>,
+    /// How long after the last attempt it can no longer arrive: the rail's key lifetime and read lag.
+    pub settle_after: Duration,
 }
 
 /// When, and with which spans and chance, an event is applied.
@@ -131,6 +135,11 @@ pub fn apply(payment: &Payment, event: Event, moment: &Moment<'_>) -> Result<App
         }
         Event::LookedUp(Finding::Inconclusive) => looked_up(&mut next, None, moment),
         Event::CloseTold { done } => close_told(&mut next, done, moment),
+        Event::Held => hold(&mut next, moment)?,
+        Event::Released => release(&mut next, moment)?,
+        Event::AttestedExecuted { reference } => attest_executed(&mut next, reference)?,
+        Event::AttestedNotExecuted => attest_not_executed(&mut next, moment)?,
+        Event::Reassigned { signer } => reassign(&mut next, signer, moment)?,
     }
     Ok(finish(payment, next, moment))
 }

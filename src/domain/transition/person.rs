@@ -1,0 +1,127 @@
+//! What people do by hand: hold, let go, attest, ask another signer.
+//!
+//! That two people stand behind a release or an attestation is the journal's business; here is only
+//! what then follows, and when it may.
+
+use super::Moment;
+use super::signing::{call_off, held, terminal};
+use crate::domain::id::SignerId;
+use crate::domain::payment::{Attention, Execution, Payment, Phase, Stage, Status};
+use crate::domain::refusal::{Code, Refusal};
+
+/// A verb that can't be carried out while money may be on its way.
+fn blocked(payment: &Payment, why: &str) -> Refusal {
+    Refusal::new(Code::OutcomeUnknownBlocks, why).about(payment.reference())
+}
+
+/// A person takes the payment over to pay it another way; nothing moves it until they let go.
+pub(super) fn hold(next: &mut Payment, moment: &Moment<'_>) -> Result<(), Refusal> {
+    match next.status.stage() {
+        Stage::Ended => return Err(terminal(next)),
+        Stage::Open | Stage::Signed => {}
+    }
+    match next.execution.phase {
+        Phase::None => {}
+        Phase::Intended | Phase::Unknown | Phase::Confirmed | Phase::Refused => {
+            return Err(blocked(
+                next,
+                "the payment may be on its way already; it can't be held, follow it until its outcome is known",
+            ));
+        }
+    }
+    if next.held_at.is_none() {
+        next.held_at = Some(moment.now);
+    }
+    Ok(())
+}
+
+/// The person lets go: the payment goes on where it was, its clocks as they are.
+pub(super) fn release(next: &mut Payment, moment: &Moment<'_>) -> Result<(), Refusal> {
+    match next.status.stage() {
+        Stage::Ended => return Err(terminal(next)),
+        Stage::Open | Stage::Signed => {}
+    }
+    if next.held_at.take().is_some() && next.status.stage() == Stage::Signed {
+        next.execution.next_at = Some(moment.now);
+    }
+    Ok(())
+}
+
+/// People attest that the money moved: by hand under a hold, or on the rail when it can't say so itself.
+pub(super) fn attest_executed(next: &mut Payment, reference: String) -> Result<(), Refusal> {
+    match next.status.stage() {
+        Stage::Ended => return Err(terminal(next)),
+        Stage::Open | Stage::Signed => {}
+    }
+    let in_doubt = next.execution.phase == Phase::Unknown;
+    if next.held_at.is_none() && !in_doubt {
+        return Err(Refusal::new(
+            Code::InvalidArgument,
+            "hold the payment first; only a held payment, or one whose outcome is unknown, is attested",
+        )
+        .about(next.reference()));
+    }
+    next.held_at = None;
+    next.status = Status::Executed;
+    next.reason.clear();
+    next.execution.phase = Phase::Confirmed;
+    next.execution.transfer_id = reference;
+    Ok(())
+}
+
+/// People attest that the money did not move: a new attempt group, under a key the rail has never seen.
+///
+/// Not before the rail's key lifetime and read lag have passed since the last attempt: until then that
+/// attempt may still arrive, and two keys would pay twice.
+pub(super) fn attest_not_executed(next: &mut Payment, moment: &Moment<'_>) -> Result<(), Refusal> {
+    match next.status.stage() {
+        Stage::Ended => return Err(terminal(next)),
+        Stage::Open | Stage::Signed => {}
+    }
+    if next.held_at.is_some() {
+        return Err(held(next));
+    }
+    match next.execution.phase {
+        Phase::Unknown => {}
+        Phase::None | Phase::Intended | Phase::Confirmed | Phase::Refused => {
+            return Err(Refusal::new(
+                Code::InvalidArgument,
+                "only a payment whose outcome is unknown is attested as not executed",
+            )
+            .about(next.reference()));
+        }
+    }
+    let safe_at = next.execution.last_send_at.map(|sent| sent.plus(moment.timing.settle_after));
+    if let Some(wait) = safe_at.filter(|at| *at > moment.now) {
+        let millis = u64::try_from(wait.since(moment.now).as_millis()).unwrap_or(u64::MAX);
+        return Err(blocked(
+            next,
+            "the last attempt may still arrive: attest after the rail's key lifetime and read lag have passed",
+        )
+        .after_ms(millis));
+    }
+    if next.execution.cancel_requested_at.is_some() {
+        call_off(next);
+        return Ok(());
+    }
+    let group = next.execution.group.saturating_add(1);
+    next.execution = Execution { group, next_at: Some(moment.now), ..Execution::default() };
+    next.attention.retain(|reason| *reason == Attention::TerminalContradiction);
+    Ok(())
+}
+
+/// Another signer is asked first: a new campaign.
+pub(super) fn reassign(next: &mut Payment, signer: SignerId, moment: &Moment<'_>) -> Result<(), Refusal> {
+    match next.status.stage() {
+        Stage::Ended => return Err(terminal(next)),
+        Stage::Signed => return Ok(()),
+        Stage::Open => {}
+    }
+    if next.held_at.is_some() {
+        return Err(held(next));
+    }
+    next.terms.wish = vec![signer];
+    next.notice.attempts = 0;
+    next.notice.next_at = Some(moment.now);
+    Ok(())
+}
