@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::reading::visible_to;
-use super::{Journal, RACES, lost_race};
+use super::{Act, Journal, RACES, lost_race};
 use crate::domain::{
-    Account, ApprovalPolicy, Bound, Code, Currency, Facts, IdempotencyKey, Memo, Money, OrderId, PartyName, Payment,
+    Account, ApprovalPolicy, Bound, Code, Currency, Event, Facts, IdempotencyKey, Memo, Money, OrderId, PartyName, Payment,
     PaymentId, Policy, Principal, Refusal, SignerId, Stage, Standing, Status, Terms, Timestamp, evaluate,
 };
 use crate::proof::{PaymentDocument, b64url, jcs, payment_digest, sha256_hex};
@@ -29,6 +29,8 @@ pub struct CreateRequest {
     pub wish: Vec<SignerId>,
     /// The caller's idempotency key.
     pub key: Option<IdempotencyKey>,
+    /// The order's open payment that this one replaces.
+    pub supersedes: Option<PaymentId>,
 }
 
 /// A created payment, or the one that an identical request created before.
@@ -50,6 +52,7 @@ struct Fingerprint<'a> {
     payee_account: &'a str,
     memo: &'a str,
     wish: Vec<&'a str>,
+    supersedes: &'a str,
 }
 
 const OPERATION: &str = "create_payment";
@@ -101,6 +104,7 @@ impl Journal {
             payee_account: payee.as_str(),
             memo: request.memo.as_str(),
             wish: request.wish.iter().map(SignerId::as_str).collect(),
+            supersedes: request.supersedes.as_ref().map_or("", PaymentId::as_str),
         })
         .map_err(|_| Refusal::new(Code::Internal, "the request can't be put in canonical form"))?;
         Ok(Draft { request, amount, payee, fingerprint: sha256_hex(fingerprint) })
@@ -120,10 +124,15 @@ impl Journal {
         {
             return replay(&mut tx, who, &bound, draft).await;
         }
-        if let Some(earlier) = tx.payment_by_order(tenant, draft.request.order_id.as_str()).await?
-            && let Some(created) = answer_by_order(who, draft, earlier)?
-        {
-            return Ok(created);
+        let mut superseded = None;
+        if let Some(earlier) = tx.payment_by_order(tenant, draft.request.order_id.as_str()).await? {
+            if replaces(who, draft, &earlier) {
+                let actor = who.actor();
+                let act = Act::new(&actor, "payment.superseded").because(id.as_str());
+                superseded = Some(self.change(&mut tx, &earlier, Event::Superseded, act).await?);
+            } else if let Some(created) = answer_by_order(who, draft, earlier)? {
+                return Ok(created);
+            }
         }
         let ruling = match self.rule(&mut tx, who, draft, &policy, &facts).await {
             Ok(ruling) => ruling,
@@ -160,6 +169,9 @@ impl Journal {
         tx.commit().await?;
         tracing::Span::current().record("payment.id", payment.terms.payment_id.as_str());
         crate::telemetry::metrics::metrics().transition(payment.status.as_str());
+        if let Some(applied) = &superseded {
+            self.announce(applied);
+        }
         Ok(Created { payment, replayed: false })
     }
 
@@ -321,6 +333,13 @@ async fn replay(tx: &mut Tx, who: &Principal, bound: &KeyBinding, draft: &Draft)
         .await?
         .ok_or_else(|| Refusal::new(Code::Internal, "the key's payment is missing"))?;
     Ok(Created { payment, replayed: true })
+}
+
+/// Whether the request names this very payment, open and the caller's own, as the one it replaces.
+fn replaces(who: &Principal, draft: &Draft, earlier: &Payment) -> bool {
+    draft.request.supersedes.as_ref() == Some(&earlier.terms.payment_id)
+        && visible_to(who, earlier)
+        && earlier.status.stage() != Stage::Ended
 }
 
 /// What an order's earlier payment means for this request; `None` when a new one may be made.

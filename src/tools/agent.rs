@@ -35,9 +35,13 @@ pub(super) async fn create_payment(
         }
     }
     let key = arguments.text("idempotency_key")?.map(|key| key.parse()).transpose()?;
+    let supersedes = arguments
+        .text("supersedes")?
+        .map(|id| id.parse().map_err(|_| Refusal::invalid("supersedes", "is not a payment_id")))
+        .transpose()?;
     let notify = arguments.flag("notify")?.unwrap_or(false);
     arguments.done()?;
-    let created = journal.create(who, CreateRequest { order_id, amount, currency, payee, memo, wish, key }).await?;
+    let created = journal.create(who, CreateRequest { order_id, amount, currency, payee, memo, wish, key, supersedes }).await?;
     let mut payment = created.payment;
     let mut trouble = None;
     if notify && !payment.status.is_terminal() {

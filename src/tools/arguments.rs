@@ -116,8 +116,13 @@ impl Arguments {
     }
 
     /// Refuses what was not read.
-    pub fn done(self) -> Result<(), Refusal> {
-        match self.members.into_keys().next() {
+    pub fn done(mut self) -> Result<(), Refusal> {
+        self.finish()
+    }
+
+    /// Refuses what was not read.
+    pub fn finish(&mut self) -> Result<(), Refusal> {
+        match std::mem::take(&mut self.members).into_keys().next() {
             None => Ok(()),
             Some(name) => {
                 let name: String = name.chars().filter(|c| !c.is_control()).take(64).collect();

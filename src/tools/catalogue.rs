@@ -50,7 +50,7 @@ const ONE: ToolSpec = ToolSpec { one_payment: true, ..READ };
 const ACT: ToolSpec = ToolSpec { impact: Impact::Changes, ..ONE };
 
 /// Every tool, in the order of a payment's life.
-pub const TOOLS: [ToolSpec; 14] = [
+pub const TOOLS: [ToolSpec; 22] = [
     ToolSpec {
         name: "create_payment",
         title: "Propose a payment",
@@ -173,6 +173,75 @@ pub const TOOLS: [ToolSpec; 14] = [
         ..ACT
     },
     ToolSpec {
+        name: "explain_payment",
+        title: "Why is it where it is?",
+        description: "An ordered list of checks: where the payment is stuck, what was found, what to do now. Asks the signer service \
+            and the rail once.",
+        ..ONE
+    },
+    ToolSpec {
+        name: "reassign_signer",
+        title: "Ask another signer first",
+        description: "Ask another of the people that the payment's rule makes eligible, with a new campaign of attempts.",
+        idempotent: false,
+        properties: || json!({"signer_id": {"type": "string", "maxLength": 64}}),
+        required: &["signer_id"],
+        ..ACT
+    },
+    ToolSpec {
+        name: "hold_payment",
+        title: "Take a payment over by hand",
+        description: "Hold a payment before you pay it another way: decisions, expiry, cancel and execution are blocked, and the order \
+            stays taken. Refused once it may be on its way. One person holds; two release or attest.",
+        properties: || json!({"reason": {"type": "string", "minLength": 1, "maxLength": 512, "description": "Why."}}),
+        required: &["reason"],
+        ..ACT
+    },
+    ToolSpec {
+        name: "release_hold",
+        title: "Let a held payment go on",
+        description: "Let a held payment go on where it was. Two different operators must call this.",
+        properties: || json!({"evidence": evidence()}),
+        required: &["evidence"],
+        ..ACT
+    },
+    ToolSpec {
+        name: "attest_executed",
+        title: "Attest that the money moved",
+        description: "Attest that a held payment was paid by hand, or that one with unknown outcome was carried out. Two different \
+            operators must call this with the same reference. Final.",
+        impact: Impact::Commits,
+        properties: || json!({"evidence": evidence(),
+            "reference": {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[A-Za-z0-9._:/-]+$",
+                "description": "What proves it, such as the bank's reference."}}),
+        required: &["evidence", "reference"],
+        ..ACT
+    },
+    ToolSpec {
+        name: "attest_not_executed",
+        title: "Attest that the money did not move",
+        description: "Attest that a payment with unknown outcome was not carried out; it is then sent under a new key. Refused before \
+            the rail's key lifetime and read lag have passed. Two different operators must call this.",
+        impact: Impact::Commits,
+        properties: || json!({"evidence": evidence()}),
+        required: &["evidence"],
+        ..ACT
+    },
+    ToolSpec {
+        name: "get_evidence",
+        title: "Everything that stands behind a payment",
+        description: "The signed documents in their exact bytes, every decision with its proof, the keys, what was sent, and the audit \
+            entries.",
+        ..ONE
+    },
+    ToolSpec {
+        name: "list_audit",
+        title: "Read the audit chain",
+        description: "The tenant's hash-chained audit, in order, 50 entries a page. Pass next_cursor as cursor for the next page.",
+        properties: || json!({"cursor": cursor()}),
+        ..READ
+    },
+    ToolSpec {
         name: "simulate_signer_online",
         title: "Switch a signer's presence (dev)",
         description: "Dev profile only: make a signer of the reference signer service reachable or not.",
@@ -203,6 +272,10 @@ fn cursor() -> Value {
     json!({"type": ["string", "null"], "description": "next_cursor of the page before."})
 }
 
+fn evidence() -> Value {
+    json!({"type": "string", "minLength": 1, "maxLength": 512, "description": "What you saw, and where."})
+}
+
 fn signature() -> Value {
     json!({"type": "string", "maxLength": 1024, "description": "Detached JWS: header..signature, base64url."})
 }
@@ -219,6 +292,7 @@ fn create_properties() -> Value {
         "memo": {"type": ["string", "null"], "maxLength": 256, "description": "What it is for; the signer sees it."},
         "idempotency_key": {"type": ["string", "null"], "minLength": 16, "maxLength": 255, "pattern": "^[A-Za-z0-9._:-]+$",
             "description": "The SAME key when repeating the same payment; a new key only for a new payment. Absent: the order_id is the key."},
+        "supersedes": {"type": ["string", "null"], "description": "The payment_id of this order's open payment that this one replaces; it is called off in the same moment."},
         "notify": {"type": ["boolean", "null"], "description": "Also notify the signers in this call."}
     })
 }

@@ -6,6 +6,7 @@
 
 mod agent;
 mod arguments;
+mod auditor;
 mod catalogue;
 mod operator;
 mod reply;
@@ -79,6 +80,14 @@ impl Desk {
             "reject_signing" => Box::pin(signer::reject_signing(journal, who, arguments)).await,
             "list_attention" => Box::pin(operator::list_attention(journal, who, arguments)).await,
             "resend_notification" => Box::pin(operator::resend_notification(journal, who, arguments)).await,
+            "explain_payment" => Box::pin(auditor::explain_payment(journal, who, arguments)).await,
+            "reassign_signer" => Box::pin(operator::reassign_signer(journal, who, arguments)).await,
+            "hold_payment" => Box::pin(operator::hold_payment(journal, who, arguments)).await,
+            "release_hold" => Box::pin(operator::release_hold(journal, who, arguments)).await,
+            "attest_executed" => Box::pin(operator::attest_executed(journal, who, arguments)).await,
+            "attest_not_executed" => Box::pin(operator::attest_not_executed(journal, who, arguments)).await,
+            "get_evidence" => Box::pin(auditor::get_evidence(journal, who, arguments)).await,
+            "list_audit" => Box::pin(auditor::list_audit(journal, who, arguments)).await,
             "simulate_signer_online" => Box::pin(operator::simulate_signer_online(journal, arguments)).await,
             _ => Err(Refusal::new(Code::Internal, "the tool has no handler")),
         }

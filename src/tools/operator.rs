@@ -1,11 +1,11 @@
-//! The operator's tools: see what is stuck, set it going again.
+//! The operator's tools: see what is stuck, set it going again, settle it by hand.
 
 use serde_json::json;
 
 use super::arguments::Arguments;
 use super::reply::{Reply, summary};
-use crate::domain::{Asker, Payment, Principal, Refusal, SignerId};
-use crate::journal::Journal;
+use crate::domain::{Account, Asker, Payment, Principal, Reason, Refusal, SignerId};
+use crate::journal::{Journal, Verb};
 
 pub(super) async fn list_attention(
     journal: &Journal,
@@ -49,6 +49,66 @@ pub(super) async fn resend_notification(
         Some(refusal) => Err(refusal),
         None => Ok(Reply::about(&reaching.payment)),
     }
+}
+
+pub(super) async fn reassign_signer(
+    journal: &Journal,
+    who: &Principal,
+    mut arguments: Arguments,
+) -> Result<Reply, Refusal> {
+    let selector = arguments.selector()?;
+    let signer: SignerId = arguments.required_text("signer_id")?.parse()?;
+    arguments.done()?;
+    Ok(Reply::about(&journal.reassign(who, &selector, signer).await?))
+}
+
+pub(super) async fn hold_payment(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+    let selector = arguments.selector()?;
+    let reason = written(&mut arguments, "reason")?;
+    arguments.done()?;
+    Ok(Reply::about(&journal.hold(who, &selector, &reason).await?))
+}
+
+pub(super) async fn release_hold(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+    attest(journal, who, Verb::Release, &mut arguments).await
+}
+
+pub(super) async fn attest_executed(
+    journal: &Journal,
+    who: &Principal,
+    mut arguments: Arguments,
+) -> Result<Reply, Refusal> {
+    let reference = Account::parse("reference", &arguments.required_text("reference")?)?;
+    attest(journal, who, Verb::Executed { reference }, &mut arguments).await
+}
+
+pub(super) async fn attest_not_executed(
+    journal: &Journal,
+    who: &Principal,
+    mut arguments: Arguments,
+) -> Result<Reply, Refusal> {
+    attest(journal, who, Verb::NotExecuted, &mut arguments).await
+}
+
+async fn attest(journal: &Journal, who: &Principal, verb: Verb, arguments: &mut Arguments) -> Result<Reply, Refusal> {
+    let selector = arguments.selector()?;
+    let evidence = written(arguments, "evidence")?;
+    arguments.finish()?;
+    let attested = journal.attest(who, &selector, &verb, &evidence).await?;
+    let reply = Reply::about(&attested.payment);
+    if !attested.waits {
+        return Ok(reply);
+    }
+    Ok(reply
+        .with("attestation", json!("SECOND_PERSON_NEEDED"))
+        .with("next_action", json!("another_operator_repeats"))
+        .with("message", json!(format!("Your word is recorded; another operator must call {} too. Nothing has changed yet.", verb.as_str()))))
+}
+
+/// A text that must say something.
+fn written(arguments: &mut Arguments, name: &'static str) -> Result<Reason, Refusal> {
+    let text = Reason::parse(name, &arguments.required_text(name)?)?;
+    if text.as_str().is_empty() { Err(Refusal::invalid(name, "must say something")) } else { Ok(text) }
 }
 
 pub(super) async fn simulate_signer_online(journal: &Journal, mut arguments: Arguments) -> Result<Reply, Refusal> {

@@ -6,7 +6,7 @@ use countersign::domain::{Asker, Attention, Code, Event, Finding, Payment, Phase
 use countersign::domain::{Status, Timestamp, apply};
 
 use crate::harness::payments::{
-    EXECUTE_BY, EXPIRES_AT, NOW, RESEND_UNTIL, SECOND, at, check_version, payment, quorum_of, raised,
+    EXECUTE_BY, EXPIRES_AT, NOW, RESEND_UNTIL, SECOND, SENT_AT, TIMING, at, check_version, payment, quorum_of, raised,
 };
 
 /// The table. One row an event, one column a state that exists (SIGNED, INTENDED and UNKNOWN are SIGNED in
@@ -57,6 +57,18 @@ cancel, held                      | !HOLD     !HOLD     !HOLD     !HOLD     !HOL
 quorum lost                       | !BUSY     !BUSY     !BUSY     !BUSY     >AWAITING !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
 quorum lost, held                 | !BUSY     !BUSY     !BUSY     !BUSY     !BUSY     !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
 policy denies                     | !BUSY     !BUSY     !BUSY     !BUSY     >CANCELLED !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
+superseded                        | >CANCELLED >CANCELLED >CANCELLED >CANCELLED >CANCELLED !WAIT  !WAIT     | !TERM    !TERM    !TERM   !TERM     !TERM
+superseded, held                  | !HOLD     !HOLD     !HOLD     !HOLD     !HOLD     !HOLD      !HOLD     | !TERM    !TERM    !TERM   !TERM     !TERM
+held by a person                  | ~         ~         ~         ~         ~         !WAIT      !WAIT     | !TERM    !TERM    !TERM   !TERM     !TERM
+held by a person, held            | =         =         =         =         =         !WAIT      !WAIT     | !TERM    !TERM    !TERM   !TERM     !TERM
+released                          | =         =         =         =         =         =          =         | !TERM    !TERM    !TERM   !TERM     !TERM
+released, held                    | ~         ~         ~         ~         ~         ~          ~         | !TERM    !TERM    !TERM   !TERM     !TERM
+attested as executed              | !ARG      !ARG      !ARG      !ARG      !ARG      !ARG       >EXECUTED | !TERM    !TERM    !TERM   !TERM     !TERM
+attested as executed, held        | >EXECUTED >EXECUTED >EXECUTED >EXECUTED >EXECUTED >EXECUTED  >EXECUTED | !TERM    !TERM    !TERM   !TERM     !TERM
+attested as not executed          | !ARG      !ARG      !ARG      !ARG      !ARG      !ARG       !WAIT     | !TERM    !TERM    !TERM   !TERM     !TERM
+attested as not executed, settled | !ARG      !ARG      !ARG      !ARG      !ARG      !ARG       >SIGNED   | !TERM    !TERM    !TERM   !TERM     !TERM
+another signer is asked           | ~         ~         ~         ~         =         =          =         | !TERM    !TERM    !TERM   !TERM     !TERM
+another signer is asked, held     | !HOLD     !HOLD     !HOLD     !HOLD     =         =          =         | !TERM    !TERM    !TERM   !TERM     !TERM
 intent                            | !BUSY     !BUSY     !BUSY     !BUSY     >INTENDED !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
 intent, held                      | !BUSY     !BUSY     !BUSY     !BUSY     !BUSY     !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
 intent, just before execute_by    | !BUSY     !BUSY     !BUSY     !BUSY     >INTENDED !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
@@ -120,6 +132,7 @@ fn row(name: &str) -> Row {
             "just before expires_at" => now = just_before(EXPIRES_AT),
             "at execute_by" => now = EXECUTE_BY,
             "just before execute_by" => now = just_before(EXECUTE_BY),
+            "settled" => now = SENT_AT.plus(TIMING.settle_after),
             "at resend_until" => now = RESEND_UNTIL,
             "just before resend_until" => now = just_before(RESEND_UNTIL),
             other => panic!("{name}: {other:?} is no condition"),
@@ -156,6 +169,12 @@ fn row(name: &str) -> Row {
             document: "{\"document\":\"2\"}".to_owned(),
             digest: "digest-2".to_owned(),
         },
+        "superseded" => Event::Superseded,
+        "held by a person" => Event::Held,
+        "released" => Event::Released,
+        "attested as executed" => Event::AttestedExecuted { reference: "bank-7".to_owned() },
+        "attested as not executed" => Event::AttestedNotExecuted,
+        "another signer is asked" => Event::Reassigned { signer: "ben".parse().unwrap() },
         "policy denies" => Event::PolicyDenied { reason: "policy_denied".to_owned() },
         "intent" => Event::ExecutionIntended,
         "resend" => Event::SendStarted,
@@ -200,6 +219,12 @@ fn variant(event: &Event) -> &'static str {
         Event::Deadline => "deadline",
         Event::Cancel => "cancel",
         Event::QuorumLost { .. } => "quorum lost",
+        Event::Superseded => "superseded",
+        Event::Held => "held",
+        Event::Released => "released",
+        Event::AttestedExecuted { .. } => "attested executed",
+        Event::AttestedNotExecuted => "attested not executed",
+        Event::Reassigned { .. } => "reassigned",
         Event::PolicyDenied { .. } => "policy denied",
         Event::ExecutionIntended => "execution intended",
         Event::SendStarted => "send started",
@@ -219,7 +244,7 @@ fn variant(event: &Event) -> &'static str {
 }
 
 /// What [`variant`] can say.
-const VARIANTS: usize = 33;
+const VARIANTS: usize = 39;
 
 /// The rows of the table: the event's words and one cell a column.
 fn rows() -> Vec<(&'static str, Vec<&'static str>)> {
@@ -243,6 +268,8 @@ fn outcome(before: &Payment, row: &Row, told: &str) -> String {
                 Code::PaymentOnManualHold => "!HOLD".to_owned(),
                 Code::SigningRoundStale => "!STALE".to_owned(),
                 Code::VersionConflict => "!BUSY".to_owned(),
+                Code::OutcomeUnknownBlocks => "!WAIT".to_owned(),
+                Code::InvalidArgument => "!ARG".to_owned(),
                 other => format!("!{other}"),
             };
         }

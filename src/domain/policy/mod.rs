@@ -75,7 +75,13 @@ impl Policy {
 }
 
 /// Tools that no policy file can give an agent: those that make or mimic an approval.
-const AGENT_NEVER: [&str; 6] = [
+const AGENT_NEVER: [&str; 12] = [
+    "reassign_signer",
+    "hold_payment",
+    "release_hold",
+    "attest_executed",
+    "attest_not_executed",
+    "list_audit",
     "list_approvals",
     "get_approval",
     "confirm_signing",

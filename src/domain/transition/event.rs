@@ -115,6 +115,8 @@ pub enum Event {
     Deadline,
     /// Someone calls it off.
     Cancel,
+    /// Another payment of the same order takes its place, in the same transaction.
+    Superseded,
     /// The policy in force at execution denies the payment.
     PolicyDenied {
         /// Why.

@@ -17,7 +17,7 @@ use super::backoff::Backoff;
 use super::payment::{Attention, Closing, Payment, Stage};
 use super::refusal::Refusal;
 use super::time::Timestamp;
-use person::{attest_executed, attest_not_executed, hold, reassign, release};
+use person::{attest_executed, attest_not_executed, hold, reassign, release, supersede};
 use rail::{
     confirmed, differs, execution_intended, found_refused, in_doubt, looked_up, not_sent, policy_denied, quorum_lost,
     refused, send_started,
@@ -135,6 +135,7 @@ pub fn apply(payment: &Payment, event: Event, moment: &Moment<'_>) -> Result<App
         }
         Event::LookedUp(Finding::Inconclusive) => looked_up(&mut next, None, moment),
         Event::CloseTold { done } => close_told(&mut next, done, moment),
+        Event::Superseded => supersede(&mut next)?,
         Event::Held => hold(&mut next, moment)?,
         Event::Released => release(&mut next, moment)?,
         Event::AttestedExecuted { reference } => attest_executed(&mut next, reference)?,

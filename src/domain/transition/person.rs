@@ -125,3 +125,24 @@ pub(super) fn reassign(next: &mut Payment, signer: SignerId, moment: &Moment<'_>
     next.notice.next_at = Some(moment.now);
     Ok(())
 }
+
+/// Another payment of the same order takes its place: only while nothing may be on its way.
+pub(super) fn supersede(next: &mut Payment) -> Result<(), Refusal> {
+    match next.status.stage() {
+        Stage::Ended => return Err(terminal(next)),
+        Stage::Open | Stage::Signed => {}
+    }
+    if next.held_at.is_some() {
+        return Err(held(next));
+    }
+    match next.execution.phase {
+        Phase::None => {
+            call_off(next);
+            "superseded".clone_into(&mut next.reason);
+            Ok(())
+        }
+        Phase::Intended | Phase::Unknown | Phase::Confirmed | Phase::Refused => {
+            Err(blocked(next, "the payment may be on its way already; it can't be replaced"))
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Why a payment stands where it stands: an ordered list of checks, each with what was found.
+
+use super::reading::is_open;
+use super::{Journal, Selector};
+use crate::domain::{Payment, Phase, Principal, Refusal, Stage, Timestamp};
+
+/// One check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What was looked at.
+    pub check: &'static str,
+    /// Whether it stands in the way.
+    pub good: bool,
+    /// What was found.
+    pub found: String,
+    /// What to do about it; empty when there is nothing to do.
+    pub next: &'static str,
+}
+
+/// The whole diagnosis.
+#[derive(Debug, Clone)]
+pub struct Diagnosis {
+    /// The payment.
+    pub payment: Payment,
+    /// The checks, in the order a person would make them.
+    pub findings: Vec<Finding>,
+}
+
+fn finding(check: &'static str, good: bool, found: impl Into<String>, next: &'static str) -> Finding {
+    Finding { check, good, found: found.into(), next: if good { "" } else { next } }
+}
+
+impl Journal {
+    /// Looks at everything a payment can be stuck on, the outside included.
+    pub async fn explain(&self, who: &Principal, selector: &Selector) -> Result<Diagnosis, Refusal> {
+        let payment = self.status(who, selector).await?;
+        let mut findings = vec![state(&payment)];
+        if is_open(&payment) {
+            findings.push(self.signer_service().await);
+            findings.push(registration(&payment));
+            findings.push(attempts(&payment, self.rules.timing.notify.attempts));
+        }
+        if payment.status.stage() == Stage::Signed {
+            findings.push(self.rail().await);
+            findings.push(execution(&payment));
+        }
+        if payment.held_at.is_some() {
+            findings.push(finding("manual_hold", false, "an operator holds it to settle it by hand",
+                "two operators release it (release_hold) or attest that it was paid (attest_executed)"));
+        }
+        for reason in &payment.attention {
+            findings.push(finding("attention", false, reason.as_str(), "an operator compares our records with the rail's"));
+        }
+        findings.push(clocks(&payment));
+        Ok(Diagnosis { payment, findings })
+    }
+
+    async fn signer_service(&self) -> Finding {
+        match self.signer.health().await {
+            Ok(()) => finding("signer_service", true, "answers, and accepts our key", ""),
+            Err(trouble) => finding("signer_service", false, trouble.to_string(), "mend the signer service or our key; then resend_notification"),
+        }
+    }
+
+    async fn rail(&self) -> Finding {
+        match self.rail.health().await {
+            Ok(()) => finding("rail", true, "answers, and accepts our key", ""),
+            Err(trouble) => finding("rail", false, trouble.to_string(), "mend the rail or our key; the gateway goes on by itself"),
+        }
+    }
+}
+
+fn state(payment: &Payment) -> Finding {
+    let reason = if payment.reason.is_empty() { String::new() } else { format!(": {}", payment.reason) };
+    let found = format!("{}{reason}; {} of {} approvals", payment.status.as_str(), payment.approvals, payment.terms.policy.required());
+    let next = match payment.status.stage() {
+        Stage::Open => "the signers decide",
+        Stage::Signed => "the gateway carries it out",
+        Stage::Ended => "",
+    };
+    finding("state", payment.status.is_terminal(), found, next)
+}
+
+fn registration(payment: &Payment) -> Finding {
+    let known = payment.notice.registered_round >= payment.round;
+    let found = if known { format!("round {} is registered", payment.round) } else { format!("round {} is not registered yet", payment.round) };
+    finding("registration", known, found, "the gateway registers it with the next attempt")
+}
+
+fn attempts(payment: &Payment, most: u32) -> Finding {
+    let last = if payment.notice.last.is_empty() { "none made" } else { &payment.notice.last };
+    let next = payment.notice.next_at.map_or_else(|| "none planned".to_owned(), Timestamp::rfc3339);
+    let found = format!("{} of {most} used, last: {last}, next: {next}", payment.notice.attempts);
+    let good = payment.notice.last == "reached" || payment.notice.last.is_empty();
+    finding("notification", good, found, "reach the signer another way; an operator may resend_notification or reassign_signer")
+}
+
+fn execution(payment: &Payment) -> Finding {
+    let Payment { execution, .. } = payment;
+    let next = execution.next_at.map_or_else(|| "none planned".to_owned(), Timestamp::rfc3339);
+    let found = format!(
+        "phase {}, group {}, {} sent of which {} provably not, {} look-ups, next step: {next}",
+        execution.phase.as_str(), execution.group, execution.sends, execution.not_sent, execution.queries);
+    finding("execution", execution.phase != Phase::Unknown, found,
+        "the gateway asks the rail; if it never can say, two operators attest with evidence once the key's lifetime has passed")
+}
+
+fn clocks(payment: &Payment) -> Finding {
+    let found = format!("decide before {}, start before {}", payment.terms.expires_at.rfc3339(), payment.terms.execute_by.rfc3339());
+    finding("clocks", true, found, "")
+}
