@@ -551,7 +551,8 @@ fn send_started(next: &mut Payment, moment: &Moment<'_>) -> Result<(), Refusal> 
     }
     // An attempt in doubt is asked about first, and sent again only while the rail remembers its key.
     let asked = next.execution.phase == Phase::Unknown && next.execution.queries > 0;
-    if !next.nothing_sent() && !(asked && may_resend(next, moment.now, moment.timing)) {
+    let safe = next.nothing_sent() || (asked && may_resend(next, moment.now, moment.timing));
+    if !safe {
         return Err(Refusal::new(Code::VersionConflict, "an attempt is in doubt; the rail must be asked first")
             .about(next.reference()));
     }
