@@ -1,7 +1,7 @@
 # What a person can do here. `just` alone lists it.
 
 _list:
-    @just --list --unsorted
+    @"{{ just_executable() }}" --list --unsorted
 
 # Gateway, signer service and sandbox rail in one process, tokens printed
 dev *args:
