@@ -7,8 +7,7 @@ CREATE TABLE budget_turns (
 ) STRICT;
 -- Limits count from the payments themselves.
 CREATE INDEX payments_in_window ON payments (tenant, currency, created_at);
-CREATE INDEX payments_unended ON payments (tenant, agent, currency)
-  WHERE status IN ('CREATED','AWAITING_SIGNER','SIGNER_UNREACHABLE','NEED_MANUAL','SIGNED');
+CREATE INDEX payments_signed ON payments (tenant, agent) WHERE status = 'SIGNED';
 
 -- A key whose request the policy refused stays refused: state that moved on must not turn it into a yes.
 ALTER TABLE idempotency ADD COLUMN refusal TEXT NOT NULL DEFAULT '';

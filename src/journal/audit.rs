@@ -36,7 +36,7 @@ impl Journal {
         }
         let effects = session.effects_of(id).await?;
         let audit = session.audit_of(payment.terms.tenant.as_str(), id).await?;
-        Ok(Evidence { decisions, keys, effects, audit, payment })
+        Ok(Evidence { payment, decisions, keys, effects, audit })
     }
 
     /// A page of the tenant's audit after position `after`, and where the next one starts.

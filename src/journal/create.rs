@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::reading::visible_to;
 use super::{Act, Journal, RACES, lost_race};
 use crate::domain::{
-    Account, ApprovalPolicy, Bound, Code, Currency, Event, Facts, IdempotencyKey, Memo, Money, OrderId, PartyName, Payment,
-    PaymentId, Policy, Principal, Refusal, SignerId, Stage, Standing, Status, Terms, Timestamp, evaluate,
+    Account, ApprovalPolicy, Bound, Code, Currency, Event, Facts, IdempotencyKey, Memo, Money, OrderId, PartyName,
+    Payment, PaymentId, Policy, Principal, Refusal, SignerId, Stage, Standing, Status, Terms, Timestamp, evaluate,
 };
 use crate::proof::{PaymentDocument, b64url, jcs, payment_digest, sha256_hex};
 use crate::store::{AuditNote, Counted, KeyBinding, KeyScope, StoredChallenge, Tx};

@@ -45,11 +45,20 @@ impl Journal {
             findings.push(execution(&payment));
         }
         if payment.held_at.is_some() {
-            findings.push(finding("manual_hold", false, "an operator holds it to settle it by hand",
-                "two operators release it (release_hold) or attest that it was paid (attest_executed)"));
+            findings.push(finding(
+                "manual_hold",
+                false,
+                "an operator holds it to settle it by hand",
+                "two operators release it (release_hold) or attest that it was paid (attest_executed)",
+            ));
         }
         for reason in &payment.attention {
-            findings.push(finding("attention", false, reason.as_str(), "an operator compares our records with the rail's"));
+            findings.push(finding(
+                "attention",
+                false,
+                reason.as_str(),
+                "an operator compares our records with the rail's",
+            ));
         }
         findings.push(clocks(&payment));
         Ok(Diagnosis { payment, findings })
@@ -58,21 +67,33 @@ impl Journal {
     async fn signer_service(&self) -> Finding {
         match self.signer.health().await {
             Ok(()) => finding("signer_service", true, "answers, and accepts our key", ""),
-            Err(trouble) => finding("signer_service", false, trouble.to_string(), "mend the signer service or our key; then resend_notification"),
+            Err(trouble) => finding(
+                "signer_service",
+                false,
+                trouble.to_string(),
+                "mend the signer service or our key; then resend_notification",
+            ),
         }
     }
 
     async fn rail(&self) -> Finding {
         match self.rail.health().await {
             Ok(()) => finding("rail", true, "answers, and accepts our key", ""),
-            Err(trouble) => finding("rail", false, trouble.to_string(), "mend the rail or our key; the gateway goes on by itself"),
+            Err(trouble) => {
+                finding("rail", false, trouble.to_string(), "mend the rail or our key; the gateway goes on by itself")
+            }
         }
     }
 }
 
 fn state(payment: &Payment) -> Finding {
     let reason = if payment.reason.is_empty() { String::new() } else { format!(": {}", payment.reason) };
-    let found = format!("{}{reason}; {} of {} approvals", payment.status.as_str(), payment.approvals, payment.terms.policy.required());
+    let found = format!(
+        "{}{reason}; {} of {} approvals",
+        payment.status.as_str(),
+        payment.approvals,
+        payment.terms.policy.required()
+    );
     let next = match payment.status.stage() {
         Stage::Open => "the signers decide",
         Stage::Signed => "the gateway carries it out",
@@ -83,7 +104,11 @@ fn state(payment: &Payment) -> Finding {
 
 fn registration(payment: &Payment) -> Finding {
     let known = payment.notice.registered_round >= payment.round;
-    let found = if known { format!("round {} is registered", payment.round) } else { format!("round {} is not registered yet", payment.round) };
+    let found = if known {
+        format!("round {} is registered", payment.round)
+    } else {
+        format!("round {} is not registered yet", payment.round)
+    };
     finding("registration", known, found, "the gateway registers it with the next attempt")
 }
 
@@ -92,7 +117,12 @@ fn attempts(payment: &Payment, most: u32) -> Finding {
     let next = payment.notice.next_at.map_or_else(|| "none planned".to_owned(), Timestamp::rfc3339);
     let found = format!("{} of {most} used, last: {last}, next: {next}", payment.notice.attempts);
     let good = payment.notice.last == "reached" || payment.notice.last.is_empty();
-    finding("notification", good, found, "reach the signer another way; an operator may resend_notification or reassign_signer")
+    finding(
+        "notification",
+        good,
+        found,
+        "reach the signer another way; an operator may resend_notification or reassign_signer",
+    )
 }
 
 fn execution(payment: &Payment) -> Finding {
@@ -100,12 +130,25 @@ fn execution(payment: &Payment) -> Finding {
     let next = execution.next_at.map_or_else(|| "none planned".to_owned(), Timestamp::rfc3339);
     let found = format!(
         "phase {}, group {}, {} sent of which {} provably not, {} look-ups, next step: {next}",
-        execution.phase.as_str(), execution.group, execution.sends, execution.not_sent, execution.queries);
-    finding("execution", execution.phase != Phase::Unknown, found,
-        "the gateway asks the rail; if it never can say, two operators attest with evidence once the key's lifetime has passed")
+        execution.phase.as_str(),
+        execution.group,
+        execution.sends,
+        execution.not_sent,
+        execution.queries
+    );
+    finding(
+        "execution",
+        execution.phase != Phase::Unknown,
+        found,
+        "the gateway asks the rail; if it never can say, two operators attest with evidence once the key's lifetime has passed",
+    )
 }
 
 fn clocks(payment: &Payment) -> Finding {
-    let found = format!("decide before {}, start before {}", payment.terms.expires_at.rfc3339(), payment.terms.execute_by.rfc3339());
+    let found = format!(
+        "decide before {}, start before {}",
+        payment.terms.expires_at.rfc3339(),
+        payment.terms.execute_by.rfc3339()
+    );
     finding("clocks", true, found, "")
 }

@@ -10,8 +10,9 @@ use crate::domain::{Timestamp, Usage};
 const IN_WINDOW: &str = "SELECT CAST(COALESCE(SUM(amount_minor), 0) AS BIGINT) AS amount_minor, CAST(COUNT(*) AS BIGINT) AS payments \
      FROM payments WHERE tenant = $1 AND ($2 = '' OR agent = $2) AND currency = $3 AND created_at > $4 \
      AND status IN ('CREATED','AWAITING_SIGNER','SIGNER_UNREACHABLE','NEED_MANUAL','SIGNED','EXECUTED')";
-const OPEN: &str = "SELECT CAST(COUNT(*) AS BIGINT) FROM payments WHERE tenant = $1 AND ($2 = '' OR agent = $2) AND currency = $3 \
-     AND status IN ('CREATED','AWAITING_SIGNER','SIGNER_UNREACHABLE','NEED_MANUAL','SIGNED')";
+const OPEN: &str = "SELECT CAST((SELECT COUNT(*) FROM payments WHERE tenant = $1 AND ($2 = '' OR agent = $2) AND currency = $3 \
+       AND status IN ('CREATED','AWAITING_SIGNER','SIGNER_UNREACHABLE','NEED_MANUAL')) \
+     + (SELECT COUNT(*) FROM payments WHERE tenant = $1 AND ($2 = '' OR agent = $2) AND currency = $3 AND status = 'SIGNED') AS BIGINT)";
 /// Held until the transaction ends: the next one under the same limit sees what this one adds.
 const TURN: &str = "INSERT INTO budget_turns (tenant, subject, turns) VALUES ($1, $2, 1) \
      ON CONFLICT (tenant, subject) DO UPDATE SET turns = budget_turns.turns + 1";

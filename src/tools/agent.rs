@@ -41,7 +41,8 @@ pub(super) async fn create_payment(
         .transpose()?;
     let notify = arguments.flag("notify")?.unwrap_or(false);
     arguments.done()?;
-    let created = journal.create(who, CreateRequest { order_id, amount, currency, payee, memo, wish, key, supersedes }).await?;
+    let created =
+        journal.create(who, CreateRequest { order_id, amount, currency, payee, memo, wish, key, supersedes }).await?;
     let mut payment = created.payment;
     let mut trouble = None;
     if notify && !payment.status.is_terminal() {

@@ -7,24 +7,37 @@ use super::reply::Reply;
 use crate::domain::{Principal, Refusal, Timestamp};
 use crate::journal::{AuditRow, Evidence, Journal};
 
-pub(super) async fn explain_payment(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+pub(super) async fn explain_payment(
+    journal: &Journal,
+    who: &Principal,
+    mut arguments: Arguments,
+) -> Result<Reply, Refusal> {
     let selector = arguments.selector()?;
     arguments.done()?;
     let diagnosis = journal.explain(who, &selector).await?;
     let checks: Vec<Value> = diagnosis
         .findings
         .iter()
-        .map(|finding| json!({"check": finding.check, "ok": finding.good, "found": finding.found, "next": finding.next}))
+        .map(
+            |finding| json!({"check": finding.check, "ok": finding.good, "found": finding.found, "next": finding.next}),
+        )
         .collect();
     Ok(Reply::about(&diagnosis.payment).with("checks", json!(checks)))
 }
 
-pub(super) async fn get_evidence(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+pub(super) async fn get_evidence(
+    journal: &Journal,
+    who: &Principal,
+    mut arguments: Arguments,
+) -> Result<Reply, Refusal> {
     let selector = arguments.selector()?;
     arguments.done()?;
     let evidence = journal.evidence(who, &selector).await?;
     let reply = Reply::about(&evidence.payment).with("evidence", bundle(&evidence));
-    Ok(reply.with("message", json!("Everything that stands behind this payment; check the signatures and the chain yourself.")))
+    Ok(reply.with(
+        "message",
+        json!("Everything that stands behind this payment; check the signatures and the chain yourself."),
+    ))
 }
 
 /// The first form of the evidence: every document in its exact bytes, every proof beside it.
@@ -33,23 +46,29 @@ fn bundle(evidence: &Evidence) -> Value {
     let decisions: Vec<Value> = evidence
         .decisions
         .iter()
-        .map(|decision| json!({
+        .map(|decision| {
+            json!({
             "decision_id": decision.decision_id, "signer_id": decision.signer_id, "key_id": decision.key_id,
             "decision": decision.choice, "document": decision.document, "digest": decision.digest,
-            "proof": {"type": "jws", "value": decision.jws}}))
+            "proof": {"type": "jws", "value": decision.jws}})
+        })
         .collect();
     let keys: Vec<Value> = evidence
         .keys
         .iter()
-        .map(|key| json!({"signer_id": key.signer_id, "key_id": key.key_id, "alg": "Ed25519", "public_key": key.public_key,
-            "revoked_at": key.revoked_at.map(time)}))
+        .map(|key| {
+            json!({"signer_id": key.signer_id, "key_id": key.key_id, "alg": "Ed25519", "public_key": key.public_key,
+            "revoked_at": key.revoked_at.map(time)})
+        })
         .collect();
     let effects: Vec<Value> = evidence
         .effects
         .iter()
-        .map(|effect| json!({"kind": effect.kind, "key": effect.outbound_key, "body_sha256": effect.body_sha256,
+        .map(|effect| {
+            json!({"kind": effect.kind, "key": effect.outbound_key, "body_sha256": effect.body_sha256,
             "state": effect.state, "attempts": effect.attempts, "outcome": effect.outcome,
-            "created_at": time(effect.created_at), "settled_at": effect.settled_at.map(time)}))
+            "created_at": time(effect.created_at), "settled_at": effect.settled_at.map(time)})
+        })
         .collect();
     json!({
         "format": "countersign/evidence/v0",
@@ -71,7 +90,12 @@ fn entry(row: &AuditRow) -> Value {
 pub(super) async fn list_audit(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
     let after = arguments
         .text("cursor")?
-        .map(|text| text.parse::<i64>().ok().filter(|seq| *seq >= 0).ok_or_else(|| Refusal::invalid("cursor", "is not a next_cursor of an earlier page")))
+        .map(|text| {
+            text.parse::<i64>()
+                .ok()
+                .filter(|seq| *seq >= 0)
+                .ok_or_else(|| Refusal::invalid("cursor", "is not a next_cursor of an earlier page"))
+        })
         .transpose()?
         .unwrap_or(0);
     arguments.done()?;

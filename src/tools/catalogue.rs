@@ -211,9 +211,11 @@ pub const TOOLS: [ToolSpec; 22] = [
         description: "Attest that a held payment was paid by hand, or that one with unknown outcome was carried out. Two different \
             operators must call this with the same reference. Final.",
         impact: Impact::Commits,
-        properties: || json!({"evidence": evidence(),
+        properties: || {
+            json!({"evidence": evidence(),
             "reference": {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[A-Za-z0-9._:/-]+$",
-                "description": "What proves it, such as the bank's reference."}}),
+                "description": "What proves it, such as the bank's reference."}})
+        },
         required: &["evidence", "reference"],
         ..ACT
     },

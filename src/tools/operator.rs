@@ -62,14 +62,22 @@ pub(super) async fn reassign_signer(
     Ok(Reply::about(&journal.reassign(who, &selector, signer).await?))
 }
 
-pub(super) async fn hold_payment(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+pub(super) async fn hold_payment(
+    journal: &Journal,
+    who: &Principal,
+    mut arguments: Arguments,
+) -> Result<Reply, Refusal> {
     let selector = arguments.selector()?;
     let reason = written(&mut arguments, "reason")?;
     arguments.done()?;
     Ok(Reply::about(&journal.hold(who, &selector, &reason).await?))
 }
 
-pub(super) async fn release_hold(journal: &Journal, who: &Principal, mut arguments: Arguments) -> Result<Reply, Refusal> {
+pub(super) async fn release_hold(
+    journal: &Journal,
+    who: &Principal,
+    mut arguments: Arguments,
+) -> Result<Reply, Refusal> {
     attest(journal, who, Verb::Release, &mut arguments).await
 }
 
@@ -102,7 +110,13 @@ async fn attest(journal: &Journal, who: &Principal, verb: Verb, arguments: &mut 
     Ok(reply
         .with("attestation", json!("SECOND_PERSON_NEEDED"))
         .with("next_action", json!("another_operator_repeats"))
-        .with("message", json!(format!("Your word is recorded; another operator must call {} too. Nothing has changed yet.", verb.as_str()))))
+        .with(
+            "message",
+            json!(format!(
+                "Your word is recorded; another operator must call {} too. Nothing has changed yet.",
+                verb.as_str()
+            )),
+        ))
 }
 
 /// A text that must say something.

@@ -42,6 +42,7 @@ pub(crate) const TIMING: Timing = Timing {
     lease: Duration::from_secs(30),
     read_lag: Duration::from_secs(10),
     resend_window: Some(Duration::from_hours(12)),
+    settle_after: Duration::from_hours(25),
 };
 
 /// The moment `now`, without luck.
@@ -218,8 +219,8 @@ pub(crate) fn check_version(before: &Payment, applied: &Applied, told: &str) {
     assert!(applied.changed(before));
     assert_eq!(after.version, before.version + 1, "{told}: a change raises the version by one");
     let rule = if after.round == before.round { &before.terms.policy } else { &after.terms.policy };
-    let expected = Terms { policy: rule.clone(), ..before.terms.clone() };
-    assert_eq!(after.terms, expected, "{told}: terms never change, but for the rule of a new round");
+    let expected = Terms { policy: rule.clone(), wish: after.terms.wish.clone(), ..before.terms.clone() };
+    assert_eq!(after.terms, expected, "{told}: terms never change, but for whom to ask and the rule of a new round");
     let mut expected: Vec<Effect> = Vec::new();
     if before.status != after.status {
         expected.push(Effect::Announce { from: before.status, to: after.status });
