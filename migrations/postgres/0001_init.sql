@@ -60,6 +60,7 @@ CREATE TABLE payments (
 CREATE UNIQUE INDEX payments_one_per_order ON payments (tenant, order_id)
   WHERE status IN ('CREATED','AWAITING_SIGNER','SIGNER_UNREACHABLE','NEED_MANUAL','SIGNED','EXECUTED');
 CREATE INDEX payments_by_order ON payments (tenant, order_id, created_at);
+CREATE INDEX payments_by_tenant ON payments (tenant, payment_id);
 CREATE INDEX payments_by_agent ON payments (tenant, agent, payment_id);
 CREATE INDEX payments_due ON payments (next_wake_at) WHERE next_wake_at IS NOT NULL;
 CREATE INDEX payments_open ON payments (tenant, payment_id)

@@ -110,18 +110,21 @@ impl Tx {
     ///
     /// The first call stores target, body and trace; a later one counts the attempt and leaves them
     /// as they are, so that every attempt sends the same bytes. Returns the row to send.
+    ///
+    /// *Errors*: `Conflict` when it is done: reload and decide again.
     pub async fn intend(&mut self, effect: &NewEffect<'_>) -> Result<EffectRow, StoreFault> {
         let now = self.now().micros();
         let sha = crate::proof::sha256_hex(effect.body);
-        let row: EffectRow = on!(self, conn => sqlx::query_as("INSERT INTO effects (effect_id, outbound_key, tenant, payment_id, \
+        let row: Option<EffectRow> = on!(self, conn => sqlx::query_as("INSERT INTO effects (effect_id, outbound_key, tenant, payment_id, \
                 kind, target, body, body_sha256, state, attempts, outcome, traceparent, created_at, attempted_at, settled_at) \
               VALUES ($1,$2,$3,$4,$5,$6,$7,$8,'intended',1,'',$9,$10,$10,NULL) \
-              ON CONFLICT (outbound_key) DO UPDATE SET state = 'intended', attempts = effects.attempts + 1, attempted_at = $10 \
+              ON CONFLICT (outbound_key) DO UPDATE SET state = 'intended', attempts = effects.attempts + 1, attempted_at = $10, settled_at = NULL \
+                WHERE effects.state <> 'done' \
               RETURNING outbound_key, target, body, state, attempts, traceparent")
             .bind(&effect.effect_id).bind(effect.key).bind(effect.tenant).bind(effect.payment_id).bind(effect.kind.as_str())
             .bind(effect.target).bind(effect.body).bind(sha).bind(effect.traceparent).bind(now)
-            .fetch_one(conn).await)?;
-        Ok(row)
+            .fetch_optional(conn).await)?;
+        row.ok_or(StoreFault::Conflict)
     }
 
     /// Stores what is now known of a side effect. What is done stays done.

@@ -131,7 +131,8 @@ impl Tx {
 impl Store {
     /// Opens the database at `url`: `sqlite://path` or `postgres://…`.
     ///
-    /// *Errors*: `Unavailable` when it can't be reached, `Refused` for a URL that is neither.
+    /// *Errors*: `Unavailable` when it can't be reached; `Refused` for a URL that is neither, and for a
+    /// PostgreSQL that answers a commit before it is on the disk.
     pub async fn open(url: &str, pool: u32, busy: Duration, clock: Arc<dyn Clock>) -> Result<Self, StoreFault> {
         let pools = if url.starts_with("sqlite:") {
             let options = SqliteConnectOptions::from_str(url)?
@@ -153,7 +154,12 @@ impl Store {
                 PgPoolOptions::new().max_connections(pool.max(1)).acquire_timeout(busy).connect_with(options).await?;
             Pools::Pg(pool)
         };
-        Ok(Self { pools, clock })
+        let store = Self { pools, clock };
+        // A lost intent is a payment that may be made twice.
+        if store.durability().await? == "synchronous_commit=off" {
+            return Err(StoreFault::Refused(sqlx::Error::Configuration("synchronous_commit is off".into())));
+        }
+        Ok(store)
     }
 
     /// Brings the schema up to date.
@@ -221,6 +227,22 @@ impl Store {
         Ok(())
     }
 
+    /// What the engine promises when a commit returns, in its own words.
+    pub async fn durability(&self) -> Result<String, StoreFault> {
+        Ok(match &self.pools {
+            Pools::Lite { write, .. } => {
+                let mut conn = write.acquire().await?;
+                let journal: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut *conn).await?;
+                let level: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(&mut *conn).await?;
+                format!("journal_mode={journal} synchronous={level}")
+            }
+            Pools::Pg(pool) => {
+                let level: String = sqlx::query_scalar("SHOW synchronous_commit").fetch_one(pool).await?;
+                format!("synchronous_commit={level}")
+            }
+        })
+    }
+
     /// Closes all connections.
     pub async fn close(&self) {
         match &self.pools {
@@ -234,8 +256,8 @@ impl Store {
 }
 
 const POSTGRES_NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
-const SQLITE_DUE: &str = "SELECT MIN(next_wake_at) FROM payments WHERE next_wake_at IS NOT NULL";
-const POSTGRES_DUE: &str = "SELECT MIN(next_wake_at), CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) \
+pub(super) const SQLITE_DUE: &str = "SELECT MIN(next_wake_at) FROM payments WHERE next_wake_at IS NOT NULL";
+pub(super) const POSTGRES_DUE: &str = "SELECT MIN(next_wake_at), CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) \
      FROM payments WHERE next_wake_at IS NOT NULL";
 
 /// The claim of due rows: oldest first, none that another holds.

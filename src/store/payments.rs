@@ -31,21 +31,26 @@ pub struct Listing {
 }
 
 /// One payment of a tenant.
-const BY_ID: &str = "SELECT * FROM payments WHERE tenant = $1 AND payment_id = $2";
+pub(super) const BY_ID: &str = "SELECT * FROM payments WHERE tenant = $1 AND payment_id = $2";
 /// An order's latest payment.
-const BY_ORDER: &str =
+pub(super) const BY_ORDER: &str =
     "SELECT * FROM payments WHERE tenant = $1 AND order_id = $2 ORDER BY created_at DESC, payment_id DESC LIMIT 1";
-/// A page; the agent's index serves an agent, the primary key everyone else.
-const LIST: &str = "SELECT * FROM payments WHERE tenant = $1 AND ($2 = '' OR agent = $2) AND ($3 = '' OR status = $3) \
-     AND ($4 = '' OR payment_id < $4) ORDER BY payment_id DESC LIMIT $5";
+/// A page of an agent's payments.
+pub(super) const LIST_OF_AGENT: &str = "SELECT * FROM payments WHERE tenant = $1 AND agent = $2 \
+     AND ($3 = '' OR status = $3) AND payment_id < $4 ORDER BY payment_id DESC LIMIT $5";
+/// A page of a tenant's payments.
+pub(super) const LIST_OF_TENANT: &str = "SELECT * FROM payments WHERE tenant = $1 AND $2 = '' \
+     AND ($3 = '' OR status = $3) AND payment_id < $4 ORDER BY payment_id DESC LIMIT $5";
+/// Above every id, in the order of bytes and in any language's.
+const ABOVE_ALL: &str = "q";
 /// Those that accept decisions.
-const OPEN: &str = "SELECT * FROM payments WHERE tenant = $1 \
+pub(super) const OPEN: &str = "SELECT * FROM payments WHERE tenant = $1 \
      AND status IN ('CREATED','AWAITING_SIGNER','SIGNER_UNREACHABLE','NEED_MANUAL') \
-     AND ($2 = '' OR payment_id > $2) ORDER BY payment_id LIMIT $3";
+     AND payment_id > $2 ORDER BY payment_id LIMIT $3";
 /// Those that a person should look at.
-const ATTENTION: &str = "SELECT * FROM payments WHERE tenant = $1 \
+pub(super) const ATTENTION: &str = "SELECT * FROM payments WHERE tenant = $1 \
      AND (status = 'NEED_MANUAL' OR attention <> '' OR phase = 'unknown') \
-     AND ($2 = '' OR payment_id > $2) ORDER BY payment_id LIMIT $3";
+     AND payment_id > $2 ORDER BY payment_id LIMIT $3";
 
 fn all(rows: Vec<PaymentRow>) -> Result<Vec<Payment>, StoreFault> {
     rows.into_iter().map(Payment::try_from).collect()
@@ -76,8 +81,10 @@ impl Session {
     /// A page of a tenant's payments, newest first.
     pub async fn payments(&mut self, tenant: &str, listing: &Listing) -> Result<Vec<Payment>, StoreFault> {
         let status = listing.status.map_or("", Status::as_str);
-        let rows: Vec<PaymentRow> = on!(self, conn => sqlx::query_as(LIST)
-            .bind(tenant).bind(&listing.agent).bind(status).bind(&listing.before).bind(listing.limit)
+        let list = if listing.agent.is_empty() { LIST_OF_TENANT } else { LIST_OF_AGENT };
+        let before = if listing.before.is_empty() { ABOVE_ALL } else { &listing.before };
+        let rows: Vec<PaymentRow> = on!(self, conn => sqlx::query_as(list)
+            .bind(tenant).bind(&listing.agent).bind(status).bind(before).bind(listing.limit)
             .fetch_all(conn).await)?;
         all(rows)
     }

@@ -1,0 +1,281 @@
+//! The schema: the same on both engines, strict, and read by index.
+
+use std::collections::BTreeMap;
+
+use countersign::store::hot_statements;
+
+use crate::harness::database::{Raw, TestDatabase, TestEngine, engines};
+use crate::store::sample::{full, insert, payment};
+
+/// The columns that may be NULL, all read as `Option`: the SQLite driver reads NULL into a number as 0.
+const NULLABLE: [&str; 11] = [
+    "effects.settled_at",
+    "payments.cancel_requested_at",
+    "payments.check_at",
+    "payments.execute_at",
+    "payments.held_at",
+    "payments.last_send_at",
+    "payments.next_wake_at",
+    "payments.notify_at",
+    "payments.resend_until",
+    "payments.tell_at",
+    "signer_keys.revoked_at",
+];
+
+/// `table.column type null-or-not`, in order, as the engine's own catalog says.
+async fn columns(db: &TestDatabase) -> Vec<String> {
+    let sql = match db.engine() {
+        TestEngine::Sqlite => {
+            "SELECT m.name || '.' || c.name || ' ' || c.type || CASE c.\"notnull\" WHEN 1 THEN ' not null' ELSE '' END \
+             FROM sqlite_schema m JOIN pragma_table_info(m.name) c \
+             WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%' AND m.name NOT LIKE '\\_sqlx%' ESCAPE '\\'"
+        }
+        TestEngine::Postgres => {
+            "SELECT table_name || '.' || column_name || ' ' || data_type || CASE is_nullable WHEN 'NO' THEN ' not null' ELSE '' END \
+             FROM information_schema.columns WHERE table_schema = current_schema() AND table_name NOT LIKE '\\_sqlx%'"
+        }
+    };
+    let mut columns = db.raw().await.texts(sql).await;
+    columns.sort();
+    columns
+}
+
+#[tokio::test]
+async fn columns_are_text_numbers_or_bytes_and_null_only_where_named() {
+    for engine in engines() {
+        let db = TestDatabase::new(engine).await;
+        let columns = columns(&db).await;
+        assert!(columns.len() > 90, "{engine}: {} columns", columns.len());
+        let allowed = match engine {
+            TestEngine::Sqlite => ["TEXT", "INTEGER", "BLOB"],
+            TestEngine::Postgres => ["text", "bigint", "bytea"],
+        };
+        let mut nullable = Vec::new();
+        for column in &columns {
+            let (name, rest) = column.split_once(' ').unwrap();
+            let kind = rest.trim_end_matches(" not null");
+            assert!(allowed.contains(&kind), "{engine}: {column}");
+            nullable.extend((kind == rest).then_some(name));
+        }
+        assert_eq!(nullable, NULLABLE, "{engine}");
+    }
+}
+
+#[tokio::test]
+async fn both_engines_have_the_same_tables_columns_and_indexes() {
+    let mut seen = Vec::new();
+    for engine in engines() {
+        let db = TestDatabase::new(engine).await;
+        let columns: Vec<String> = columns(&db)
+            .await
+            .iter()
+            .map(|column| column.replace("INTEGER", "bigint").replace("TEXT", "text").replace("BLOB", "bytea"))
+            .collect();
+        let sql = match engine {
+            TestEngine::Sqlite => "SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL ORDER BY name",
+            TestEngine::Postgres => {
+                "SELECT indexname FROM pg_indexes WHERE schemaname = current_schema() AND tablename NOT LIKE '\\_sqlx%' \
+                 AND indexname NOT IN (SELECT conname FROM pg_constraint) ORDER BY indexname COLLATE \"C\""
+            }
+        };
+        let indexes = db.raw().await.texts(sql).await;
+        assert!(indexes.contains(&"payments_one_per_order".to_owned()), "{engine}: {indexes:?}");
+        seen.push((columns, indexes));
+    }
+    assert!(seen.windows(2).all(|pair| pair[0] == pair[1]), "{seen:#?}");
+}
+
+/// What catalogs don't show alike: checks, keys, what an index covers.
+#[test]
+fn both_migrations_say_the_same_but_for_the_names_of_types() {
+    let sqlite = include_str!("../../migrations/sqlite/0001_init.sql");
+    let postgres = include_str!("../../migrations/postgres/0001_init.sql");
+    let as_sqlite = postgres.replace("BIGINT", "INTEGER").replace("BYTEA", "BLOB").replace("\n);", "\n) STRICT;");
+    assert_eq!(as_sqlite.replace("migrations/sqlite", "migrations/postgres"), sqlite);
+}
+
+/// Changes of a stored row that the database itself must refuse.
+const REFUSED: [(&str, &str); 21] = [
+    ("payments", "payment_id = ''"),
+    ("payments", "tenant = ''"),
+    ("payments", "order_id = ''"),
+    ("payments", "agent = ''"),
+    ("payments", "document = ''"),
+    ("payments", "status = 'PAID'"),
+    ("payments", "status = 'created'"),
+    ("payments", "phase = 'maybe'"),
+    ("payments", "status = 'EXECUTED'"),
+    ("payments", "next_wake_at = NULL"),
+    ("payments", "version = 0"),
+    ("payments", "round = 0"),
+    ("payments", "amount_minor = 0"),
+    ("payments", "amount_minor = -5"),
+    ("payments", "currency = 'EU'"),
+    ("payments", "fingerprint = ''"),
+    ("payments", "digest = ''"),
+    ("payments", "not_sent = sends + 1"),
+    ("payments", "version = 'one'"),
+    ("payments", "reason = NULL"),
+    ("payments", "lease_until = NULL"),
+];
+
+#[tokio::test]
+async fn the_database_refuses_what_no_payment_can_be() {
+    for engine in engines() {
+        let db = TestDatabase::new(engine).await;
+        let sample = payment("o");
+        assert!(insert(db.store(), &sample).await);
+        let mut raw = db.raw().await;
+        for (table, change) in REFUSED {
+            let changed = raw.execute(&format!("UPDATE {table} SET {change}")).await;
+            assert!(matches!(changed, Err(sqlx::Error::Database(_))), "{engine}: {change}: {changed:?}");
+        }
+        for change in ["status = 'CANCELLED', next_wake_at = NULL", "held_at = 1, status = 'CREATED', next_wake_at = NULL"] {
+            let changed = raw.execute(&format!("UPDATE payments SET {change}")).await;
+            assert_eq!(changed.unwrap(), 1, "{engine}: {change}");
+        }
+    }
+}
+
+/// Rows that the database itself must refuse: each a good row, and the one value that spoils it.
+#[tokio::test]
+async fn the_database_refuses_what_no_effect_key_or_decision_can_be() {
+    const ROWS: [(&str, &str); 12] = [
+        ("effects", "effect_id = ''"),
+        ("effects", "outbound_key = ''"),
+        ("effects", "payment_id = ''"),
+        ("effects", "kind = 'rail.refund'"),
+        ("effects", "state = 'paid'"),
+        ("challenges", "nonce = 'short'"),
+        ("challenges", "signer_id = ''"),
+        ("decisions", "choice = 'maybe'"),
+        ("decisions", "jws = ''"),
+        ("signer_keys", "public_key = 'short'"),
+        ("signer_keys", "enrolled_by = ''"),
+        ("callbacks", "event_id = ''"),
+    ];
+    let wide = "A".repeat(43);
+    let good = format!(
+        "INSERT INTO effects VALUES ('e','k','t','p','rail.execute','','','','intended',1,'','',1,1,NULL); \
+         INSERT INTO challenges VALUES ('p',1,'s','{wide}',1,2); \
+         INSERT INTO decisions VALUES ('d','p',1,'s','k','approve','','doc','{wide}','jws','page',1); \
+         INSERT INTO signer_keys VALUES ('t','s','k','{wide}','op',1,NULL); \
+         INSERT INTO callbacks VALUES ('signer','e','p',1)"
+    );
+    for engine in engines() {
+        let db = TestDatabase::new(engine).await;
+        let mut raw = db.raw().await;
+        raw.execute(&good).await.unwrap();
+        for (table, change) in ROWS {
+            let changed = raw.execute(&format!("UPDATE {table} SET {change}")).await;
+            assert!(matches!(changed, Err(sqlx::Error::Database(_))), "{engine}: {table}: {change}: {changed:?}");
+        }
+    }
+}
+
+/// Some thousand finished payments of several tenants and agents, and a few that are open.
+async fn fill(db: &TestDatabase) {
+    let mut finished = full("finished", 0);
+    finished.held_at = None;
+    finished.closing.tell_at = None;
+    finished.attention.clear();
+    finished.status = countersign::domain::Status::Expired;
+    finished.execution.phase = countersign::domain::Phase::None;
+    assert!(insert(db.store(), &finished).await);
+    let mut raw = db.raw().await;
+    let columns = raw
+        .texts(match db.engine() {
+            TestEngine::Sqlite => "SELECT name FROM pragma_table_info('payments')",
+            TestEngine::Postgres => {
+                "SELECT column_name::text FROM information_schema.columns \
+                 WHERE table_schema = current_schema() AND table_name = 'payments' ORDER BY ordinal_position"
+            }
+        })
+        .await;
+    let varied: BTreeMap<&str, &str> = [
+        ("payment_id", "payment_id || n"),
+        ("tenant", "'tenant-' || (n % 5)"),
+        ("order_id", "'o' || (n / 2)"),
+        ("agent", "'agent-' || (n % 7)"),
+        ("created_at", "created_at + n"),
+    ]
+    .into();
+    let values: Vec<&str> =
+        columns.iter().map(|column| varied.get(column.as_str()).copied().unwrap_or(column)).collect();
+    let copied = format!(
+        "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 5000) \
+         INSERT INTO payments ({}) SELECT {} FROM payments, numbers",
+        columns.join(", "),
+        values.join(", ")
+    );
+    assert_eq!(raw.execute(&copied).await.unwrap(), 5_000);
+    for number in 0..30 {
+        assert!(insert(db.store(), &payment(&format!("open-{number}"))).await);
+    }
+}
+
+/// Arguments for [`hot_statements`], as SQL.
+fn arguments(name: &str) -> &'static str {
+    match name {
+        "due" => "",
+        "claim" => "'node', 'lse_1', 1900000000000000, 1800000000000001, 16",
+        "by id" => "'tenant-1', 'pay_x'",
+        "by order" => "'tenant-1', 'o17'",
+        "list of an agent" => "'tenant-1', 'agent-1', '', 'q', 20",
+        "list of a tenant" => "'tenant-1', '', '', 'q', 20",
+        "open" | "attention" => "'acme', '', 20",
+        other => panic!("{other} needs arguments here"),
+    }
+}
+
+/// The plans of a statement: for PostgreSQL both the one for these arguments and the one for any.
+async fn plans(raw: &mut Raw, engine: TestEngine, name: &str, statement: &str) -> Vec<String> {
+    let arguments = arguments(name);
+    if engine == TestEngine::Sqlite {
+        let mut bound = statement.to_owned();
+        for (argument, number) in arguments.split(", ").zip(1..) {
+            bound = bound.replace(&format!("${number}"), argument);
+        }
+        return vec![raw.column(&format!("EXPLAIN QUERY PLAN {bound}"), 3).await.join("\n")];
+    }
+    let mut plans = Vec::new();
+    raw.execute(&format!("PREPARE hot AS {statement}")).await.unwrap();
+    for mode in ["force_custom_plan", "force_generic_plan"] {
+        raw.execute(&format!("SET plan_cache_mode = {mode}")).await.unwrap();
+        let call = if arguments.is_empty() { "hot".to_owned() } else { format!("hot({arguments})") };
+        plans.push(raw.texts(&format!("EXPLAIN (COSTS OFF) EXECUTE {call}")).await.join("\n"));
+    }
+    raw.execute("DEALLOCATE hot").await.unwrap();
+    plans
+}
+
+#[tokio::test]
+async fn hot_statements_read_an_index_and_sort_nothing_big() {
+    for engine in engines() {
+        let db = TestDatabase::new(engine).await;
+        fill(&db).await;
+        let mut raw = db.raw().await;
+        for analyzed in [false, true] {
+            if analyzed {
+                raw.execute("ANALYZE").await.unwrap();
+            }
+            for (name, statement) in hot_statements(db.store().engine()) {
+                let index = match name {
+                    "due" | "claim" => "payments_due",
+                    "by id" => "",
+                    "by order" => "payments_by_order",
+                    "list of an agent" => "payments_by_agent",
+                    "list of a tenant" => "payments_by_tenant",
+                    "open" => "payments_open",
+                    _ => "payments_attention",
+                };
+                for plan in plans(&mut raw, engine, name, statement).await {
+                    println!("{engine} {name} analyzed={analyzed}\n{plan}\n");
+                    assert!(plan.contains(index), "{engine}: {name} (analyzed: {analyzed}):\n{plan}");
+                    let scan = plan.contains("Seq Scan") || plan.contains("SCAN payments");
+                    assert!(!scan, "{engine}: {name} (analyzed: {analyzed}):\n{plan}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The store's promises, each on both engines.
+
+mod approvals;
+mod audit;
+mod effects;
+mod engine;
+mod leases;
+mod listing;
+mod payments;
+pub(crate) mod sample;
