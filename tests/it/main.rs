@@ -9,6 +9,7 @@
     reason = "a test stops at the first surprise, and says where"
 )]
 
+mod flow_main;
 mod harness;
 mod schema;
 

@@ -1,4 +1,9 @@
 //! What tests stand on.
 
+pub(crate) mod app;
 pub(crate) mod database;
+mod invariants;
+pub(crate) mod peer;
 mod postgres;
+pub(crate) mod rpc;
+pub(crate) mod scripted;
