@@ -9,7 +9,10 @@
     reason = "a test stops at the first surprise, and says where"
 )]
 
+mod flow_decisions;
+mod flow_execution;
 mod flow_main;
+mod flow_unreachable;
 mod harness;
 mod schema;
 

@@ -59,9 +59,16 @@ pub(crate) struct Wishes {
     config: Option<Arc<dyn Fn(&mut Config) + Send + Sync>>,
     rail: Option<RailWrap>,
     signer: Option<SignerWrap>,
+    keyless: bool,
 }
 
 impl Wishes {
+    /// The signer service has no keys of the signers, so it can't verify anything.
+    pub(crate) fn without_keys_at_the_service(mut self) -> Self {
+        self.keyless = true;
+        self
+    }
+
     /// Another policy text.
     pub(crate) fn policy(mut self, text: impl Into<String>) -> Self {
         self.policy = Some(text.into());
@@ -158,7 +165,7 @@ impl App {
             api_key: SIGNER_API_KEY.into(),
             callback_secret: CALLBACK_SECRET.into(),
             public_url: format!("http://{signer_address}"),
-            directory: keys.iter().map(|(person, key)| listed(person, key)).collect(),
+            directory: keys.iter().map(|(person, key)| listed(person, (!wishes.keyless).then_some(key))).collect(),
             link_ttl: Duration::from_mins(15),
             presence_switch: true,
         };
@@ -553,11 +560,11 @@ fn signer_client(config: &Config, ambient: &Ambient) -> Arc<SignerClient> {
     Arc::new(SignerClient::from_config(config, clock, entropy).unwrap())
 }
 
-fn listed(person: &str, key: &SigningKey) -> DirectoryEntry {
+fn listed(person: &str, key: Option<&SigningKey>) -> DirectoryEntry {
     DirectoryEntry {
         signer_id: person.to_owned(),
         name: person.to_owned(),
-        key_pem: Some(key.public().to_pem().unwrap()),
+        key_pem: key.map(|key| key.public().to_pem().unwrap()),
         online: true,
     }
 }
