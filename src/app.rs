@@ -32,14 +32,18 @@ pub enum StartFault {
     Store(String),
     /// The schema can't be brought up to date.
     #[error("database: the schema can't be brought up to date: {0}")]
-    Migrate(#[from] sqlx::migrate::MigrateError),
+    Migrate(String),
 }
 
 impl From<StoreFault> for StartFault {
     fn from(fault: StoreFault) -> Self {
-        let cause = std::error::Error::source(&fault).map_or_else(|| fault.to_string(), ToString::to_string);
-        Self::Store(cause)
+        Self::Store(cause(&fault))
     }
+}
+
+/// A fault's source in one line, or else its own words.
+fn cause(fault: &StoreFault) -> String {
+    std::error::Error::source(fault).map_or_else(|| fault.to_string(), ToString::to_string)
 }
 
 /// What time and chance come from.
@@ -67,7 +71,7 @@ pub async fn open_store(config: &Config, clock: Arc<dyn Clock>) -> Result<Store,
     let database = &config.database;
     let store =
         Store::open(database.url.expose_secret(), database.pool_size, ms(database.busy_timeout_ms), clock).await?;
-    store.migrate().await?;
+    store.migrate().await.map_err(|fault| StartFault::Migrate(cause(&fault)))?;
     Ok(store)
 }
 
@@ -150,6 +154,10 @@ pub fn rules(config: &Config, rail: &dyn RailPort, ambient: &Ambient) -> Result<
         node: format!("node-{:08x}", ambient.entropy.u64() >> 32),
         audience: config.resource(),
         timing,
+        send_within: ms(config
+            .worker
+            .lease_ms
+            .saturating_sub(config.signer.total_timeout_ms.max(config.rail.total_timeout_ms))),
         auto_notify_after: ms(notify.auto_after_ms),
         expires_after: Duration::from_secs(config.payments.expires_after_s),
         execute_within: Duration::from_secs(config.payments.execute_within_s),

@@ -4,11 +4,12 @@
 //! once. `ARCHITECTURE.md` is the map. The dependency rule, which `tests/it/tidy.rs` holds:
 //!
 //! 1. [`domain`] imports nothing of ours; [`proof`] imports `domain`. They are called, they never call.
-//! 2. [`ambient`], [`config`], [`telemetry`], [`lifecycle`] are leaves: they import at most `domain`.
+//! 2. [`ambient`], [`config`], [`telemetry`], [`lifecycle`] are leaves: they import at most
+//!    `domain` and each other; anyone but `domain` and `proof` may import them.
 //! 3. [`store`] imports `domain`, `proof`; [`journal`] imports those and `store`, and owns the
 //!    ports; [`adapters`] import `domain`, `proof` and `journal::ports`, never `store`.
-//! 4. [`tools`] and [`worker`] import `journal` and what lies below; [`http`] imports `tools` and
-//!    `domain`; none of the three names sqlx, `store` or `adapters`.
+//! 4. [`tools`], [`worker`] and [`http`] import `journal` and what lies below, `http` also `tools`;
+//!    none of the three names sqlx, `store` or `adapters`.
 //! 5. Only [`app`] and [`cli`] wire everything; [`signer`] and [`sandbox`] import `domain`,
 //!    `proof` and the leaves, so they share signed bytes with the gateway and nothing else.
 

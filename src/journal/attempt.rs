@@ -82,8 +82,7 @@ impl Journal {
         for applied in &steps {
             self.announce(applied);
         }
-        // Half the lease: the call itself must end before others may take over.
-        Ok((current, Recorded::mint(row, started, self.rules.timing.lease / 2)))
+        Ok((current, Recorded::mint(row, started, self.rules.send_within)))
     }
 
     /// Stores what the attempt came to: the second transaction.

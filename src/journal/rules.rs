@@ -15,6 +15,9 @@ pub struct Rules {
     pub audience: String,
     /// The spans of the state machine.
     pub timing: Timing,
+    /// How long after its intent an attempt may still be sent: the lease less the longest call, so that
+    /// a call has ended before others may take over.
+    pub send_within: Duration,
     /// When the worker notifies by itself.
     pub auto_notify_after: Duration,
     /// How long decisions are accepted.

@@ -4,6 +4,7 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::migrate::MigrateError;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
@@ -163,11 +164,15 @@ impl Store {
     }
 
     /// Brings the schema up to date.
-    pub async fn migrate(&self) -> Result<(), sqlx::migrate::MigrateError> {
-        match &self.pools {
+    pub async fn migrate(&self) -> Result<(), StoreFault> {
+        let migrated = match &self.pools {
             Pools::Lite { write, .. } => sqlx::migrate!("migrations/sqlite").run(write).await,
             Pools::Pg(pool) => sqlx::migrate!("migrations/postgres").run(pool).await,
-        }
+        };
+        migrated.map_err(|err| match err {
+            MigrateError::Execute(err) => err.into(),
+            other => StoreFault::Refused(other.into()),
+        })
     }
 
     /// Which database it is.

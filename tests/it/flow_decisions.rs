@@ -82,7 +82,10 @@ async fn only_the_right_key_over_the_right_bytes_by_the_right_person_counts() {
             ("alg none", header(&format!(r#"{{"alg":"none","kid":"{kid}","typ":"countersign-approval+jws"}}"#))),
             ("alg HS256", header(&format!(r#"{{"alg":"HS256","kid":"{kid}","typ":"countersign-approval+jws"}}"#))),
             ("another typ", header(&format!(r#"{{"alg":"EdDSA","kid":"{kid}","typ":"JWT"}}"#))),
-            ("a key in the header", header(&format!(r#"{{"alg":"EdDSA","kid":"{kid}","typ":"countersign-approval+jws","jwk":{{}}}}"#))),
+            (
+                "a key in the header",
+                header(&format!(r#"{{"alg":"EdDSA","kid":"{kid}","typ":"countersign-approval+jws","jwk":{{}}}}"#)),
+            ),
         ];
         for (what, jws) in &cases {
             let answer = app.confirm("finance-1", "order-1", jws).await;
@@ -119,8 +122,14 @@ async fn who_is_not_asked_sees_nothing_and_decides_nothing() {
         let jws = app.jws("stranger-1", "{}");
         assert_eq!(app.confirm("stranger-1", "order-1", &jws).await.code(), "PAYMENT_NOT_FOUND");
         let arguments = json!({"order_id": "order-1"});
-        assert_eq!(app.call(&app.signer_token("stranger-1"), "get_approval", arguments).await.code(), "PAYMENT_NOT_FOUND");
-        assert_eq!(app.call(&app.signer_token("stranger-1"), "list_approvals", json!({})).await.body["approvals"], json!([]));
+        assert_eq!(
+            app.call(&app.signer_token("stranger-1"), "get_approval", arguments).await.code(),
+            "PAYMENT_NOT_FOUND"
+        );
+        assert_eq!(
+            app.call(&app.signer_token("stranger-1"), "list_approvals", json!({})).await.body["approvals"],
+            json!([])
+        );
         // Who may see it for another reason is told plainly.
         let both = app.token("default", "stranger-1", "stranger-1", &[Role::Signer, Role::Operator]);
         let answer = app.call(&both, "confirm_signing", json!({"order_id": "order-1", "signature": jws})).await;
@@ -142,7 +151,10 @@ async fn the_person_an_agent_acts_for_does_not_approve() {
         let document = app.document("finance-1", "order-1", "approve", "").await;
         let answer = app.confirm("finance-1", "order-1", &app.jws("finance-1", &document)).await;
         refused(app, "order-1", &answer, "SELF_APPROVAL_FORBIDDEN").await;
-        assert_eq!(app.call(&app.signer_token("finance-1"), "list_approvals", json!({})).await.body["approvals"], json!([]));
+        assert_eq!(
+            app.call(&app.signer_token("finance-1"), "list_approvals", json!({})).await.body["approvals"],
+            json!([])
+        );
         // Nor by way of the signer service.
         assert_eq!(app.decide_on_page("order-1", &document, &app.jws("finance-1", &document)).await, 200);
         app.deliver_callbacks().await;

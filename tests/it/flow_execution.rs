@@ -251,7 +251,10 @@ async fn calling_off_is_immediate_only_before_anything_was_intended() {
             app.next_due().await;
         }
         let stuck = app.status("order-doubt").await;
-        assert_eq!((stuck.status().as_str(), stuck.phase(), stuck.text("cancel")), ("SIGNED", "unknown", "CANCEL_PENDING"));
+        assert_eq!(
+            (stuck.status().as_str(), stuck.phase(), stuck.text("cancel")),
+            ("SIGNED", "unknown", "CANCEL_PENDING")
+        );
         assert_eq!(stuck.body["attention"], json!(["CANCEL_WHILE_UNKNOWN"]));
         assert_eq!(app.requests(&doubt).await, 1);
 

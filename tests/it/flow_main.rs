@@ -192,7 +192,8 @@ async fn both_lifecycles_of_the_protocol_are_served_by_one_endpoint() {
         // Up to 2025-11-25: initialize, initialized, then calls; no session is issued.
         for version in ["2025-03-26", "2025-06-18", "2025-11-25"] {
             let rpc = app.rpc().with("mcp-protocol-version", version);
-            let hello = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+            let hello =
+                json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
             let shaken = rpc.request(&agent, "initialize", hello).await;
             assert_eq!(shaken.json()["result"]["protocolVersion"], version, "{}", shaken.text);
             assert_eq!(shaken.header("mcp-session-id"), "");
@@ -208,8 +209,11 @@ async fn both_lifecycles_of_the_protocol_are_served_by_one_endpoint() {
             "io.modelcontextprotocol/clientCapabilities": {},
         });
         let modern = app.rpc().with("mcp-protocol-version", "2026-07-28");
-        let discovered =
-            modern.clone().with("mcp-method", "server/discover").request(&agent, "server/discover", json!({"_meta": meta})).await;
+        let discovered = modern
+            .clone()
+            .with("mcp-method", "server/discover")
+            .request(&agent, "server/discover", json!({"_meta": meta}))
+            .await;
         let versions = &discovered.json()["result"]["supportedVersions"];
         assert!(versions.as_array().is_some_and(|all| all.contains(&json!("2026-07-28"))), "{}", discovered.text);
         let call = json!({"name": "get_payment_status", "arguments": {"order_id": "order-2025-11-25"}, "_meta": meta});

@@ -151,9 +151,9 @@ async fn a_payment_that_nobody_decides_expires_unpaid_and_stays_so() {
         let expired = app.status("order-1").await;
         assert_eq!((expired.status().as_str(), expired.text("reason")), ("EXPIRED", "not_decided_in_time"));
         let late = app.confirm("finance-1", "order-1", &app.jws("finance-1", &document)).await;
-        assert_eq!(late.code(), "PAYMENT_EXPIRED");
-        assert_eq!(app.audited("decision.refused", "PAYMENT_EXPIRED").await, 1);
-        assert_eq!(app.resend("order-1").await.code(), "PAYMENT_EXPIRED");
+        assert_eq!(late.code(), "PAYMENT_TERMINAL");
+        assert_eq!(app.audited("decision.refused", "PAYMENT_TERMINAL").await, 1);
+        assert_eq!(app.resend("order-1").await.code(), "PAYMENT_TERMINAL");
         app.settle().await;
         assert_eq!(app.requests(&payment).await, 0);
     })
@@ -235,7 +235,8 @@ async fn a_signer_service_that_answers_a_web_page_is_unavailable() {
 
 #[tokio::test]
 async fn a_signer_service_that_redirects_is_not_followed() {
-    the_service_is_in_trouble(Some(Weather::Redirect), "SIGNER_SERVICE_UNAVAILABLE", "signer_service_unavailable").await;
+    the_service_is_in_trouble(Some(Weather::Redirect), "SIGNER_SERVICE_UNAVAILABLE", "signer_service_unavailable")
+        .await;
 }
 
 #[tokio::test]

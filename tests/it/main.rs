@@ -6,14 +6,22 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test stops at the first surprise, and says where"
+    clippy::assigning_clones,
+    clippy::needless_pass_by_value,
+    missing_docs,
+    reason = "tests say what they expect by failing"
 )]
 
+mod domain_outcomes;
+mod domain_properties;
+mod domain_transitions;
+mod domain_values;
 mod flow_decisions;
 mod flow_execution;
 mod flow_main;
 mod flow_unreachable;
 mod harness;
+mod proof;
 mod schema;
-
 mod store;
+mod tidy;

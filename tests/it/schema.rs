@@ -72,7 +72,9 @@ async fn both_engines_have_the_same_tables_columns_and_indexes() {
             .map(|column| column.replace("INTEGER", "bigint").replace("TEXT", "text").replace("BLOB", "bytea"))
             .collect();
         let sql = match engine {
-            TestEngine::Sqlite => "SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL ORDER BY name",
+            TestEngine::Sqlite => {
+                "SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL ORDER BY name"
+            }
             TestEngine::Postgres => {
                 "SELECT indexname FROM pg_indexes WHERE schemaname = current_schema() AND tablename NOT LIKE '\\_sqlx%' \
                  AND indexname NOT IN (SELECT conname FROM pg_constraint) ORDER BY indexname COLLATE \"C\""
@@ -130,7 +132,9 @@ async fn the_database_refuses_what_no_payment_can_be() {
             let changed = raw.execute(&format!("UPDATE {table} SET {change}")).await;
             assert!(matches!(changed, Err(sqlx::Error::Database(_))), "{engine}: {change}: {changed:?}");
         }
-        for change in ["status = 'CANCELLED', next_wake_at = NULL", "held_at = 1, status = 'CREATED', next_wake_at = NULL"] {
+        for change in
+            ["status = 'CANCELLED', next_wake_at = NULL", "held_at = 1, status = 'CREATED', next_wake_at = NULL"]
+        {
             let changed = raw.execute(&format!("UPDATE payments SET {change}")).await;
             assert_eq!(changed.unwrap(), 1, "{engine}: {change}");
         }

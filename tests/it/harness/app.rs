@@ -13,24 +13,23 @@
 //! and time passes by [`App::pass`], never by sleeping.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign::adapters::{RailClient, SignerClient};
+use countersign::adapters::RailClient;
 use countersign::ambient::{Clock as _, Entropy as _, ShiftedClock, SystemEntropy};
-use countersign::app::{self, Ambient, Gateway, open_store, parse_policy};
+use countersign::app::{self, open_store, parse_policy};
 use countersign::config::Config;
-use countersign::domain::{Payment, Role, Timestamp};
-use countersign::http::auth::{Grant, KeySource, Mint, Verifier};
-use countersign::http::gate::Gate;
-use countersign::http::router::router;
-use countersign::http::serve::{Serving, serve};
-use countersign::journal::ports::{PresencePort, RailPort, SignerPort};
+use countersign::domain::{Payment, Role};
+use countersign::http::auth::{Grant, Mint};
+use countersign::journal::ports::RailPort;
 use countersign::journal::{Journal, KeyEnrolment, Setup};
 use countersign::proof::{SigningKey, key_id_of, sign_detached};
 use countersign::sandbox::Sandbox;
 use countersign::signer::{DirectoryEntry, SignerService, SignerSettings};
+use futures::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -40,6 +39,8 @@ use super::database::{TestDatabase, TestEngine, engines};
 use super::invariants;
 use super::peer::Peer;
 use super::rpc::{Answer, Rpc};
+pub(crate) use super::wishes::Wishes;
+use super::wishes::{ambient, build, signer_client};
 
 pub(crate) const ISSUER: &str = "https://issuer.test.invalid";
 pub(crate) const SIGNER_API_KEY: &str = "signer-api-key-for-tests";
@@ -48,57 +49,6 @@ pub(crate) const CALLBACK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw
 pub(crate) const POLICY: &str = include_str!("../../../config/policy.toml");
 /// People with keys, of whom the default policy asks the first two.
 pub(crate) const PEOPLE: [&str; 3] = ["finance-1", "finance-2", "stranger-1"];
-
-type RailWrap = Arc<dyn Fn(Arc<dyn RailPort>) -> Arc<dyn RailPort> + Send + Sync>;
-type SignerWrap = Arc<dyn Fn(Arc<dyn SignerPort>) -> Arc<dyn SignerPort> + Send + Sync>;
-
-/// What a test wants otherwise than usual.
-#[derive(Clone, Default)]
-pub(crate) struct Wishes {
-    policy: Option<String>,
-    config: Option<Arc<dyn Fn(&mut Config) + Send + Sync>>,
-    rail: Option<RailWrap>,
-    signer: Option<SignerWrap>,
-    keyless: bool,
-}
-
-impl Wishes {
-    /// The signer service has no keys of the signers, so it can't verify anything.
-    pub(crate) fn without_keys_at_the_service(mut self) -> Self {
-        self.keyless = true;
-        self
-    }
-
-    /// Another policy text.
-    pub(crate) fn policy(mut self, text: impl Into<String>) -> Self {
-        self.policy = Some(text.into());
-        self
-    }
-
-    /// Other settings.
-    pub(crate) fn config(mut self, change: impl Fn(&mut Config) + Send + Sync + 'static) -> Self {
-        self.config = Some(Arc::new(change));
-        self
-    }
-
-    /// A scripted rail around the real one.
-    pub(crate) fn rail(
-        mut self,
-        wrap: impl Fn(Arc<dyn RailPort>) -> Arc<dyn RailPort> + Send + Sync + 'static,
-    ) -> Self {
-        self.rail = Some(Arc::new(wrap));
-        self
-    }
-
-    /// A scripted signer service around the real one.
-    pub(crate) fn signer(
-        mut self,
-        wrap: impl Fn(Arc<dyn SignerPort>) -> Arc<dyn SignerPort> + Send + Sync + 'static,
-    ) -> Self {
-        self.signer = Some(Arc::new(wrap));
-        self
-    }
-}
 
 /// Two people of the group must approve.
 pub(crate) fn two_must_approve() -> Wishes {
@@ -110,14 +60,28 @@ pub(crate) async fn each(body: impl AsyncFn(&mut App)) {
     each_with(Wishes::default(), body).await;
 }
 
-/// Runs a test on each engine, with wishes.
+/// Runs a test on each engine, with wishes. The engines take turns at every wait.
 pub(crate) async fn each_with(wishes: Wishes, body: impl AsyncFn(&mut App)) {
+    futures::future::join_all(engines().into_iter().map(|engine| on(engine, wishes.clone(), &body))).await;
+}
+
+/// Runs a test on one engine after the other, for what belongs to the whole thread.
+pub(crate) async fn each_in_turn(wishes: Wishes, body: impl AsyncFn(&mut App)) {
     for engine in engines() {
-        // Shown when the test fails.
-        eprintln!("on {engine}");
-        let mut app = Box::pin(App::start(engine, wishes.clone())).await;
+        on(engine, wishes.clone(), &body).await;
+    }
+}
+
+/// Runs a test on one engine, and says on which it failed.
+async fn on(engine: TestEngine, wishes: Wishes, body: &impl AsyncFn(&mut App)) {
+    let run = Box::pin(async {
+        let mut app = Box::pin(App::start(engine, wishes)).await;
         Box::pin(body(&mut app)).await;
         Box::pin(app.finish()).await;
+    });
+    if let Err(panic) = AssertUnwindSafe(run).catch_unwind().await {
+        eprintln!("this was on {engine}");
+        resume_unwind(panic);
     }
 }
 
@@ -153,10 +117,14 @@ impl App {
             (1_u8..).zip(PEOPLE).map(|(n, person)| (person, SigningKey::from_seed(&[n; 32]))).collect();
 
         let (rail_socket, _) = Peer::bind().await;
-        let sandbox =
-            Sandbox::open(&folder.join("rail.db"), RAIL_API_KEY.into(), Arc::clone(&clock) as _, Arc::new(SystemEntropy))
-                .await
-                .unwrap();
+        let sandbox = Sandbox::open(
+            &folder.join("rail.db"),
+            RAIL_API_KEY.into(),
+            Arc::clone(&clock) as _,
+            Arc::new(SystemEntropy),
+        )
+        .await
+        .unwrap();
         let rail = Peer::serve(rail_socket, sandbox.router());
 
         let (signer_socket, signer_address) = Peer::bind().await;
@@ -551,15 +519,6 @@ pub(crate) async fn settle(journal: &Journal) {
     panic!("the worker does not come to rest");
 }
 
-fn ambient(clock: &Arc<ShiftedClock>) -> Ambient {
-    Ambient { clock: Arc::clone(clock) as _, entropy: Arc::new(SystemEntropy) }
-}
-
-fn signer_client(config: &Config, ambient: &Ambient) -> Arc<SignerClient> {
-    let (clock, entropy) = (Arc::clone(&ambient.clock), Arc::clone(&ambient.entropy));
-    Arc::new(SignerClient::from_config(config, clock, entropy).unwrap())
-}
-
 fn listed(person: &str, key: Option<&SigningKey>) -> DirectoryEntry {
     DirectoryEntry {
         signer_id: person.to_owned(),
@@ -583,60 +542,4 @@ async fn enrol(db: &TestDatabase, keys: &BTreeMap<&'static str, SigningKey>) {
     for (person, key) in keys {
         assert!(enrolment(person, key).pin(db.store(), &key.public()).await.unwrap());
     }
-}
-
-/// Builds the gateway, by the composition root unless a port is scripted, and serves it.
-async fn build(
-    config: &Config,
-    wishes: &Wishes,
-    clock: &Arc<ShiftedClock>,
-    socket: TcpListener,
-) -> (Arc<Journal>, (CancellationToken, JoinHandle<()>)) {
-    let ambient = ambient(clock);
-    let policy = parse_policy(wishes.policy.as_deref().unwrap_or(POLICY)).unwrap();
-    let stop = CancellationToken::new();
-    if wishes.rail.is_none() && wishes.signer.is_none() {
-        let gateway = Box::pin(Gateway::build(config, policy, &ambient, true)).await.unwrap();
-        let journal = Arc::clone(&gateway.journal);
-        let (config, ended) = (config.clone(), stop.clone());
-        let task = tokio::spawn(async move { Box::pin(gateway.run(&config, socket, ended)).await });
-        return (journal, (stop, task));
-    }
-    let store = open_store(config, Arc::clone(&ambient.clock)).await.unwrap();
-    let client = signer_client(config, &ambient);
-    let switch: Arc<dyn PresencePort> = Arc::<SignerClient>::clone(&client);
-    let signer = wishes.signer.as_ref().map_or_else(|| Arc::clone(&client) as _, |wrap| wrap(Arc::clone(&client) as _));
-    let real: Arc<dyn RailPort> = Arc::new(RailClient::from_config(config, Arc::clone(&ambient.clock)).unwrap());
-    let rail = wishes.rail.as_ref().map_or_else(|| Arc::clone(&real), |wrap| wrap(Arc::clone(&real)));
-    let rules = app::rules(config, rail.as_ref(), &ambient).unwrap();
-    let journal = Arc::new(Journal::new(Setup {
-        store: store.clone(),
-        signer,
-        rail,
-        presence: Some(switch),
-        entropy: Arc::clone(&ambient.entropy),
-        policy,
-        rules,
-    }));
-    let source = KeySource::of(&config.auth);
-    let verifier =
-        Verifier::new(&config.auth, config.audience(), Arc::clone(&ambient.clock), source).await.map(Arc::new).unwrap();
-    let (clock, entropy) = (Arc::clone(&ambient.clock), Arc::clone(&ambient.entropy));
-    let judge = Gate::new(&config.server, &config.resource(), "", Arc::clone(&verifier), clock, entropy);
-    let ended = CancellationToken::new();
-    let pages = router(config, Arc::clone(&journal), verifier, judge, ended).unwrap();
-    let serving = Serving::from(&config.server);
-    let task = tokio::spawn({
-        let stop = stop.clone();
-        async move {
-            serve(socket, pages, serving, stop).await;
-            store.close().await;
-        }
-    });
-    (journal, (stop, task))
-}
-
-/// The moment `time` from now, in the test's time.
-pub(crate) fn in_future(app: &App, time: Duration) -> Timestamp {
-    app.clock.now().plus(time)
 }

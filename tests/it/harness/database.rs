@@ -9,14 +9,14 @@
 //! }
 //! ```
 //!
-//! SQLite: a folder of its own, removed on drop. PostgreSQL: a schema of its own in the cluster of
-//! `harness::postgres`, dropped on drop together with every connection to it. A child process
-//! reaches the same database by [`TestDatabase::url`].
+//! SQLite: a folder of its own, removed on drop, or by the next run when the process was killed.
+//! PostgreSQL: a schema of its own in the cluster of `harness::postgres`, dropped on drop together
+//! with every connection to it. A child process reaches the same database by [`TestDatabase::url`].
 
 use std::fmt;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use countersign::ambient::{Entropy as _, ShiftedClock, SystemEntropy};
@@ -152,6 +152,21 @@ impl Raw {
     }
 }
 
+/// What every test database's name starts with; the id of its process follows.
+const PREFIX: &str = "countersign_test_";
+
+/// Removes the folders of test processes that were killed.
+fn sweep() {
+    let alive = |pid: &str| !Path::new("/proc/self").exists() || Path::new("/proc").join(pid).exists();
+    for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('_').next());
+        if pid.is_some_and(|pid| !alive(pid)) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// Where a test's database lives; removed on drop.
 #[derive(Debug)]
 enum Home {
@@ -163,13 +178,15 @@ impl Home {
     async fn new(engine: TestEngine) -> (Self, String) {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!(
-            "countersign_test_{}_{}_{:08x}",
+            "{PREFIX}{}_{}_{:08x}",
             std::process::id(),
             NUMBER.fetch_add(1, Ordering::Relaxed),
             SystemEntropy.u64() & 0xffff_ffff
         );
         match engine {
             TestEngine::Sqlite => {
+                static SWEPT: Once = Once::new();
+                SWEPT.call_once(sweep);
                 let folder = std::env::temp_dir().join(name);
                 std::fs::create_dir(&folder).unwrap();
                 let url = format!("sqlite://{}", folder.join("test.db").display());
@@ -198,7 +215,11 @@ impl Drop for Home {
                 );
                 // Not on the test's runtime, which may be what is being dropped.
                 let dropped = std::thread::spawn(move || {
-                    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(on_server(&sql))
+                    tokio::runtime::Builder::new_current_thread()
+                        .enable_all()
+                        .build()
+                        .unwrap()
+                        .block_on(on_server(&sql))
                 });
                 if !matches!(dropped.join(), Ok(Ok(()))) {
                     eprintln!("the test schema {name} was not dropped");

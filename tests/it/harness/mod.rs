@@ -1,9 +1,11 @@
-//! What tests stand on.
+//! What the tests stand on.
 
 pub(crate) mod app;
 pub(crate) mod database;
 mod invariants;
+pub(crate) mod payments;
 pub(crate) mod peer;
 mod postgres;
 pub(crate) mod rpc;
 pub(crate) mod scripted;
+mod wishes;

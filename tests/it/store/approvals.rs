@@ -1,6 +1,6 @@
 //! Challenges, decisions and pinned keys: one per person.
 
-use countersign::store::{PinnedKey, StoredChallenge, StoredDecision, StoreFault};
+use countersign::store::{PinnedKey, StoreFault, StoredChallenge, StoredDecision};
 
 use super::sample::at;
 use crate::harness::database::{TestDatabase, engines};
@@ -79,7 +79,9 @@ async fn challenges_belong_to_their_round() {
             expires_at: i64::MAX,
         };
         let mut tx = db.store().begin().await.unwrap();
-        for (round, challenge) in [(1, challenge("bob", 'b')), (1, challenge("alice", 'a')), (2, challenge("alice", 'c'))] {
+        for (round, challenge) in
+            [(1, challenge("bob", 'b')), (1, challenge("alice", 'a')), (2, challenge("alice", 'c'))]
+        {
             tx.insert_challenge("pay_1", round, &challenge).await.unwrap();
         }
         tx.commit().await.unwrap();

@@ -1,8 +1,6 @@
 //! Side effects and what came in before: written once, counted, never rewritten.
 
-use countersign::store::{
-    EffectKind, EffectRow, EffectState, KeyBinding, KeyScope, NewEffect, Store, StoreFault,
-};
+use countersign::store::{EffectKind, EffectRow, EffectState, KeyBinding, KeyScope, NewEffect, Store, StoreFault};
 
 use crate::harness::database::{TestDatabase, engines};
 

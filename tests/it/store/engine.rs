@@ -171,3 +171,9 @@ async fn a_second_process_that_writes_makes_us_wait_then_unavailable() {
     drop(held);
     assert!(insert(&brief, &payment("o")).await);
 }
+
+#[test]
+fn postgresql_is_available_in_ci() {
+    let ci = std::env::var("CI").is_ok_and(|value| value == "true");
+    assert!(!ci || engines().contains(&TestEngine::Postgres), "CI must run the PostgreSQL half of the tests");
+}

@@ -126,8 +126,16 @@ async fn a_lease_ends_at_its_instant() {
                 token: token(if free { 2 } else { 1 }),
                 claimed_at: tx.now(),
             };
-            assert_eq!(tx.renew(&lease, until).await.unwrap(), !free, "{engine}: {rest}: an ended lease is not renewed");
-            assert_eq!(tx.claim_due("c", &token(3), until, 9).await.unwrap().len(), usize::from(free), "{engine}: {rest}");
+            assert_eq!(
+                tx.renew(&lease, until).await.unwrap(),
+                !free,
+                "{engine}: {rest}: an ended lease is not renewed"
+            );
+            assert_eq!(
+                tx.claim_due("c", &token(3), until, 9).await.unwrap().len(),
+                usize::from(free),
+                "{engine}: {rest}"
+            );
         }
     }
 }

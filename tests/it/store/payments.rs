@@ -75,7 +75,8 @@ async fn every_combination_of_absent_instants_comes_back() {
 async fn a_change_replaces_everything_but_the_terms() {
     for engine in engines() {
         let db = TestDatabase::new(engine).await;
-        for (before, mut after) in [(full("a", 0), full("x", 1)), (bare("b"), full("x", 1)), (full("c", 1), bare("x"))] {
+        for (before, mut after) in [(full("a", 0), full("x", 1)), (bare("b"), full("x", 1)), (full("c", 1), bare("x"))]
+        {
             assert!(insert(db.store(), &before).await, "{engine}");
             let asked = std::mem::replace(&mut after.terms, before.terms.clone());
             let mut tx = db.store().begin().await.unwrap();
@@ -178,8 +179,7 @@ async fn of_32_tasks_that_create_one_order_exactly_one_does() {
                 insert(&store, &mine).await.then_some(mine)
             })
         });
-        let won: Vec<Payment> =
-            futures::future::join_all(race).await.into_iter().filter_map(Result::unwrap).collect();
+        let won: Vec<Payment> = futures::future::join_all(race).await.into_iter().filter_map(Result::unwrap).collect();
         assert_eq!(won.len(), 1, "{engine}");
         let stored = db.store().read().await.unwrap().payment_by_order("acme", "contested").await.unwrap();
         assert_eq!(stored.as_ref(), won.first(), "{engine}");
@@ -229,12 +229,13 @@ async fn of_32_tasks_that_change_one_version_exactly_one_does() {
                 }
             })
         });
-        let won: Vec<Payment> =
-            futures::future::join_all(race).await.into_iter().filter_map(Result::unwrap).collect();
+        let won: Vec<Payment> = futures::future::join_all(race).await.into_iter().filter_map(Result::unwrap).collect();
         assert_eq!(won.len(), 1, "{engine}");
         assert_eq!(read(db.store(), &first).await.as_ref(), won.first(), "{engine}");
     }
 }
+
+type Change = fn(&mut Payment);
 
 #[tokio::test]
 async fn a_decision_is_refused_by_the_update_itself_when_it_no_longer_counts() {
@@ -244,7 +245,6 @@ async fn a_decision_is_refused_by_the_update_itself_when_it_no_longer_counts() {
     let round = |payment: &mut Payment| payment.round += 1;
     let none = |_: &mut Payment| {};
     // What the row says, what the caller believes, by which time, and whether it counts.
-    type Change = fn(&mut Payment);
     let cases: [(&str, Change, Change, Timestamp, bool); 6] = [
         ("in time", none, none, before_it, true),
         ("at the deadline", none, none, deadline, false),

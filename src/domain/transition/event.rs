@@ -1,0 +1,168 @@
+//! Everything that can happen to a payment, and what follows beside the stored change.
+
+use std::time::Duration;
+
+use crate::domain::payment::{Attention, Status};
+use crate::domain::quorum::Standing;
+
+/// Who asks for something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asker {
+    /// The agent that owns the payment.
+    Agent,
+    /// An operator: a new campaign of attempts.
+    Operator,
+}
+
+/// Trouble with the signer service itself, told apart from people who can't be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignerTrouble {
+    /// It can't be reached or fails.
+    ServiceUnavailable,
+    /// It refuses our key.
+    Unauthorized,
+    /// It did not answer in time.
+    Timeout,
+    /// It refuses this payment.
+    Refused,
+}
+
+impl SignerTrouble {
+    /// The stable word, also the reason of a `NEED_MANUAL` that follows.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ServiceUnavailable => "signer_service_unavailable",
+            Self::Unauthorized => "signer_unauthorized",
+            Self::Timeout => "signer_timeout",
+            Self::Refused => "signer_service_refused",
+        }
+    }
+}
+
+/// How an attempt to reach the signers ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// A channel accepted the message.
+    Reached,
+    /// The service works; the people can't be reached.
+    Unreachable,
+    /// The service does not work for us.
+    Troubled(SignerTrouble),
+}
+
+/// What a look-up at the rail yielded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finding {
+    /// The transfer, as asked.
+    Found {
+        /// The rail's id.
+        transfer_id: String,
+    },
+    /// A definitive refusal under our reference.
+    FoundRefused {
+        /// The rail's code.
+        code: String,
+    },
+    /// Something else under our reference.
+    Differs,
+    /// Nothing under our reference; not the same as "not paid".
+    NotFound,
+    /// No usable answer.
+    Inconclusive,
+}
+
+/// Everything that can happen to a payment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Someone asks that the signers be reached.
+    NotifyRequested(Asker),
+    /// An attempt to register or notify starts.
+    NotifyStarted,
+    /// The signer service knows the payment's round.
+    Registered {
+        /// Its id for the payment.
+        signer_ref: String,
+        /// The round.
+        round: i64,
+    },
+    /// A notification with this number was settled.
+    Notified {
+        /// The number.
+        number: i64,
+        /// How it ended.
+        reach: Reach,
+    },
+    /// Registering did not come to an end.
+    RegisterTroubled(SignerTrouble),
+    /// A hint that the signer service has news.
+    Hinted,
+    /// The signer service was asked for decisions.
+    Checked,
+    /// A verified decision was recorded; `standing` counts it.
+    Decided {
+        /// The round it was given in.
+        round: i64,
+        /// What the votes amount to now.
+        standing: Standing,
+        /// The signer's words, for a rejection.
+        reason: String,
+    },
+    /// The clock is looked at.
+    Deadline,
+    /// Someone calls it off.
+    Cancel,
+    /// The quorum no longer holds at execution: a new round.
+    QuorumLost {
+        /// Why.
+        reason: String,
+        /// The new round's document.
+        document: String,
+        /// Its digest.
+        digest: String,
+    },
+    /// The intent to execute is being written.
+    ExecutionIntended,
+    /// Another attempt under the same key is being written.
+    SendStarted,
+    /// The rail confirmed.
+    RailConfirmed {
+        /// The rail's id.
+        transfer_id: String,
+    },
+    /// The rail refused this attempt.
+    RailRefused {
+        /// Its code.
+        code: String,
+    },
+    /// Provably no byte of this attempt left, or the rail says it was not processed.
+    RailNotSent {
+        /// How long the rail asks to be left alone.
+        retry_after: Option<Duration>,
+    },
+    /// Anything else.
+    RailUnknown {
+        /// Whether the answer spoke of another payment or amount.
+        mismatch: bool,
+    },
+    /// A look-up's finding.
+    LookedUp(Finding),
+    /// The signer service was told of the end, or that was tried.
+    CloseTold {
+        /// Whether it now knows.
+        done: bool,
+    },
+}
+
+/// What follows from a transition beside the stored payment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// The public state changed.
+    Announce {
+        /// Before.
+        from: Status,
+        /// After.
+        to: Status,
+    },
+    /// A person should look.
+    Raise(Attention),
+}

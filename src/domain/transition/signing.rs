@@ -1,0 +1,202 @@
+//! Up to the quorum: reaching the signers, decisions, running out of time, calling off.
+
+use super::Moment;
+use super::event::{Asker, Reach, SignerTrouble};
+use super::rail::fail;
+use crate::domain::payment::{Payment, Phase, Stage, Status};
+use crate::domain::quorum::Standing;
+use crate::domain::refusal::{Code, Refusal};
+
+pub(super) fn terminal(payment: &Payment) -> Refusal {
+    let message = format!("the payment has ended as {} and does not change again", payment.status.as_str());
+    Refusal::new(Code::PaymentTerminal, message).about(payment.reference())
+}
+
+pub(super) fn held(payment: &Payment) -> Refusal {
+    Refusal::new(Code::PaymentOnManualHold, "an operator holds this payment to settle it by hand")
+        .about(payment.reference())
+}
+
+pub(super) fn notify_requested(next: &mut Payment, asker: Asker, moment: &Moment<'_>) -> Result<(), Refusal> {
+    match (next.status.stage(), asker) {
+        (Stage::Ended, _) => Err(terminal(next)),
+        (Stage::Signed, _) => Ok(()),
+        // The worker goes on by itself: an agent that asks again must not use attempts up.
+        (Stage::Open, Asker::Agent) => {
+            if next.notice.attempts == 0 && next.notice.settled == 0 && next.notice.next_at.is_some() {
+                next.notice.next_at = Some(moment.now);
+            }
+            Ok(())
+        }
+        (Stage::Open, Asker::Operator) => {
+            next.notice.attempts = 0;
+            next.notice.next_at = Some(moment.now);
+            Ok(())
+        }
+    }
+}
+
+/// Before the call: should this process die in it, the next attempt waits for the lease to end.
+pub(super) fn notify_started(next: &mut Payment, moment: &Moment<'_>) {
+    match next.status.stage() {
+        Stage::Open => next.notice.next_at = Some(moment.now.plus(moment.timing.lease)),
+        Stage::Signed | Stage::Ended => {}
+    }
+}
+
+pub(super) fn registered(next: &mut Payment, signer_ref: String, round: i64) {
+    next.notice.signer_ref = signer_ref;
+    next.notice.registered_round = next.notice.registered_round.max(round);
+}
+
+pub(super) fn notified(next: &mut Payment, number: i64, reach: &Reach, moment: &Moment<'_>) {
+    match reach {
+        Reach::Reached | Reach::Unreachable | Reach::Troubled(SignerTrouble::Refused) => {
+            next.notice.settled = next.notice.settled.max(number);
+        }
+        // In doubt: the same number and key are tried again.
+        Reach::Troubled(SignerTrouble::ServiceUnavailable | SignerTrouble::Unauthorized | SignerTrouble::Timeout) => {}
+    }
+    reached(next, reach, moment);
+}
+
+pub(super) fn reached(next: &mut Payment, reach: &Reach, moment: &Moment<'_>) {
+    match next.status.stage() {
+        Stage::Open => {}
+        Stage::Signed | Stage::Ended => return,
+    }
+    let (word, exhausted, waiting) = match reach {
+        Reach::Reached => {
+            next.status = Status::AwaitingSigner;
+            next.reason.clear();
+            next.notice.attempts = 0;
+            "reached".clone_into(&mut next.notice.last);
+            next.notice.next_at = None;
+            next.notice.check_at = Some(moment.now.plus(moment.timing.check_every));
+            return;
+        }
+        Reach::Unreachable => ("signer_unreachable", "retries_exhausted", Status::SignerUnreachable),
+        Reach::Troubled(trouble) => (trouble.as_str(), trouble.as_str(), next.status),
+    };
+    word.clone_into(&mut next.notice.last);
+    next.notice.attempts = next.notice.attempts.saturating_add(1);
+    if next.notice.check_at.is_none() && !next.notice.signer_ref.is_empty() {
+        next.notice.check_at = Some(moment.now.plus(moment.timing.check_every));
+    }
+    if let Some(wait) = moment.timing.notify.after(next.notice.attempts, moment.roll) {
+        next.status = waiting;
+        word.clone_into(&mut next.reason);
+        next.notice.next_at = Some(moment.now.plus(wait));
+    } else {
+        next.status = Status::NeedManual;
+        exhausted.clone_into(&mut next.reason);
+        next.notice.next_at = None;
+    }
+}
+
+pub(super) fn decided(
+    next: &mut Payment,
+    round: i64,
+    standing: Standing,
+    reason: String,
+    moment: &Moment<'_>,
+) -> Result<(), Refusal> {
+    let surplus = match next.status {
+        Status::Created | Status::AwaitingSigner | Status::SignerUnreachable | Status::NeedManual => false,
+        Status::Signed | Status::Executed => true,
+        Status::Rejected | Status::Expired | Status::Cancelled | Status::Failed => return Err(terminal(next)),
+    };
+    if !surplus && next.held_at.is_some() {
+        return Err(held(next));
+    }
+    if !surplus && moment.now >= next.terms.expires_at {
+        return Err(
+            Refusal::new(Code::PaymentExpired, "the payment's time to be decided has run out").about(next.reference())
+        );
+    }
+    if round != next.round {
+        return Err(Refusal::new(
+            Code::SigningRoundStale,
+            "the payment has a newer signing round; get_approval shows it",
+        )
+        .about(next.reference()));
+    }
+    if surplus {
+        // Recorded by the caller, no effect here.
+        return Ok(());
+    }
+    match standing {
+        Standing::Pending { approvals } => next.approvals = approvals,
+        Standing::Complete { approvals } => {
+            next.approvals = approvals;
+            next.status = Status::Signed;
+            next.reason.clear();
+            next.execution.next_at = Some(moment.now);
+        }
+        Standing::Rejected => {
+            next.status = Status::Rejected;
+            next.reason = reason;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn deadline(next: &mut Payment, moment: &Moment<'_>) {
+    if next.held_at.is_some() {
+        return;
+    }
+    match next.status.stage() {
+        Stage::Open => {
+            if moment.now >= next.terms.expires_at {
+                next.status = Status::Expired;
+                "not_decided_in_time".clone_into(&mut next.reason);
+            }
+        }
+        Stage::Signed => match next.execution.phase {
+            Phase::None => {
+                if moment.now >= next.terms.execute_by {
+                    next.status = Status::Expired;
+                    "not_executed_in_time".clone_into(&mut next.reason);
+                }
+            }
+            // Every attempt provably sent nothing, so nothing can arrive late.
+            Phase::Intended | Phase::Unknown if next.nothing_sent() => {
+                if next.execution.cancel_requested_at.is_some() {
+                    call_off(next);
+                } else if moment.now >= next.terms.execute_by {
+                    fail(next, "rail_unavailable".to_owned());
+                }
+            }
+            Phase::Intended | Phase::Unknown | Phase::Confirmed | Phase::Refused => {}
+        },
+        Stage::Ended => {}
+    }
+}
+
+pub(super) fn call_off(next: &mut Payment) {
+    next.status = Status::Cancelled;
+    "cancelled_by_request".clone_into(&mut next.reason);
+    next.execution.phase = Phase::None;
+}
+
+pub(super) fn cancel(next: &mut Payment, moment: &Moment<'_>) -> Result<(), Refusal> {
+    if next.status == Status::Cancelled {
+        return Ok(());
+    }
+    match next.status.stage() {
+        Stage::Ended => return Err(terminal(next)),
+        Stage::Open | Stage::Signed => {}
+    }
+    if next.held_at.is_some() {
+        return Err(held(next));
+    }
+    match next.execution.phase {
+        Phase::None => call_off(next),
+        Phase::Intended | Phase::Unknown | Phase::Confirmed | Phase::Refused => {
+            if next.execution.cancel_requested_at.is_none() {
+                next.execution.cancel_requested_at = Some(moment.now);
+            }
+        }
+    }
+    Ok(())
+}
