@@ -16,6 +16,8 @@ mod domain_outcomes;
 mod domain_properties;
 mod domain_transitions;
 mod domain_values;
+mod flow_callbacks;
+mod flow_create;
 mod flow_decisions;
 mod flow_execution;
 mod flow_main;
