@@ -204,6 +204,12 @@ impl App {
         self.running = Some(running);
     }
 
+    /// Starts anew with every port as it should be.
+    pub(crate) async fn behave(&mut self) {
+        (self.wishes.rail, self.wishes.signer) = (None, None);
+        self.restart().await;
+    }
+
     async fn stop(&mut self) {
         if let Some((stop, task)) = self.running.take() {
             stop.cancel();

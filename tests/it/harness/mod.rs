@@ -8,4 +8,5 @@ pub(crate) mod peer;
 mod postgres;
 pub(crate) mod rpc;
 pub(crate) mod scripted;
+pub(crate) mod wire;
 mod wishes;
