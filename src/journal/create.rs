@@ -120,12 +120,14 @@ impl Journal {
         let terms = self.terms(who, draft, id, at);
         let tenant = who.tenant.as_str();
         let scope = KeyScope { tenant, agent: who.client.as_str(), operation: OPERATION };
+        // The order first: a twin's payment that is seen here was committed with its key, so the key is seen below.
+        let earlier = tx.payment_by_order(tenant, terms.order_id.as_str()).await?;
         if let Some(key) = &draft.request.key
             && let Some(bound) = tx.key_binding(scope, key.as_str()).await?
         {
             return replay(&mut tx, who, &bound, &terms).await;
         }
-        if let Some(earlier) = tx.payment_by_order(tenant, terms.order_id.as_str()).await?
+        if let Some(earlier) = earlier
             && let Some(created) = answer_by_order(who, draft, &terms, earlier)?
         {
             return Ok(created);

@@ -109,6 +109,8 @@ impl Journal {
         let mut earlier = tx.decisions(payment_id.as_str(), payment.round).await?;
         if let Some(before) = earlier.iter().find(|before| before.signer_id == decision.signer.as_str()) {
             if before.document == document {
+                // Read again: the twin may have committed between the two reads (PostgreSQL).
+                let payment = tx.payment(tenant.as_str(), payment_id).await?.unwrap_or(payment);
                 return Ok(Verdict { payment, replayed: true });
             }
             return Err(Refusal::new(

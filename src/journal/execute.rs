@@ -139,8 +139,9 @@ impl Journal {
 
 fn failure_code(trouble: &Trouble) -> String {
     match (&trouble.code, trouble.cause) {
+        // Whatever word comes with a 401: it is our key, not the payment.
+        (_, Cause::Unauthorized) => "rail_unauthorized".to_owned(),
         (Some(code), _) => code.clone(),
-        (None, Cause::Unauthorized) => "rail_unauthorized".to_owned(),
         (None, cause) => format!("rail_{}", cause.as_str()),
     }
 }

@@ -161,7 +161,8 @@ impl Journal {
         AuditNote {
             tenant: after.terms.tenant.to_string(),
             payment_id: after.terms.payment_id.to_string(),
-            version: after.version,
+            // What changed nothing has no version: it may have been read before another's change.
+            version: if after.version == before.version { 0 } else { after.version },
             node: self.rules.node.clone(),
             actor: act.actor.to_owned(),
             event: act.event.to_owned(),

@@ -23,7 +23,7 @@ pub struct AuditFacts {
     pub tenant: String,
     /// The payment, if it is about one.
     pub payment_id: String,
-    /// The payment's version after the change.
+    /// The payment's version after the change; empty when it changed nothing.
     pub version: String,
     /// The process that wrote it.
     pub node: String,
