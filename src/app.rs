@@ -119,6 +119,7 @@ pub fn journal(
         signer: signer as Arc<dyn SignerPort>,
         rail: rail as Arc<dyn RailPort>,
         presence: presence.then_some(switch),
+        clock: Arc::clone(&ambient.clock),
         entropy: Arc::clone(&ambient.entropy),
         policy,
         rules,

@@ -1,29 +1,58 @@
-//! The loop around the journal's tick.
+//! The loop around the journal's due work.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::journal::{Journal, Progress};
+use crate::journal::Journal;
 
-/// Ticks until `stop` turns: every `every`, and at once when this process made something due.
+/// Attends to due payments until `stop` turns; looks every `every`, and at once when this process made
+/// something due.
 ///
-/// A tick under way ends before this returns. *Crash*: nothing is kept here.
+/// At most as many payments as a batch holds are attended to at once; a place that becomes free is taken
+/// by the next, so a slow rail or signer service holds up only what it is asked about. What is under way
+/// ends before this returns. *Crash*: nothing is kept here.
 pub async fn run(journal: Arc<Journal>, every: Duration, stop: CancellationToken) {
+    let most = usize::try_from(journal.rules().batch).unwrap_or(1).max(1);
+    let mut under_way: JoinSet<bool> = JoinSet::new();
+    // Whether something went well since the last look: it may have made more due.
+    let mut again = true;
     while !stop.is_cancelled() {
-        let progress = journal.tick().await.unwrap_or_else(|refusal| {
-            tracing::warn!(error = %refusal, "a worker tick failed; it is repeated");
-            Progress::default()
-        });
-        // Work that was done may have made more due; a failing row waits for its lease.
-        if progress.claimed > progress.failed {
-            continue;
+        if again && under_way.len() < most {
+            again = take(&journal, &mut under_way, most).await;
         }
         tokio::select! {
             () = stop.cancelled() => {}
-            () = journal.woken() => {}
-            () = tokio::time::sleep(every) => {}
+            Some(ended) = under_way.join_next(), if !under_way.is_empty() => {
+                again = ended.unwrap_or_else(|err| {
+                    tracing::error!(panicked = err.is_panic(), "work on a payment ended badly; it is due again when its lease ends");
+                    false
+                });
+            }
+            () = journal.woken() => again = true,
+            () = tokio::time::sleep(every) => again = true,
+        }
+    }
+    while under_way.join_next().await.is_some() {}
+}
+
+/// Claims what is due into the free places; whether there may be more.
+async fn take(journal: &Arc<Journal>, under_way: &mut JoinSet<bool>, most: usize) -> bool {
+    let free = most.saturating_sub(under_way.len());
+    match journal.claim_due(i64::try_from(free).unwrap_or(1)).await {
+        Ok(leases) => {
+            let full = leases.len() == free;
+            for lease in leases {
+                let journal = Arc::clone(journal);
+                under_way.spawn(async move { journal.attend(&lease).await });
+            }
+            full
+        }
+        Err(refusal) => {
+            tracing::warn!(error = %refusal, "the database could not be asked for due work; it is asked again");
+            false
         }
     }
 }

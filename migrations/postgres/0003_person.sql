@@ -10,3 +10,8 @@ CREATE TABLE attestations (
   attested_at BIGINT NOT NULL,
   PRIMARY KEY (payment_id, verb, episode, person)
 );
+
+-- How many decisions of the round were counted; and for each, the payment's version it made. A surplus
+-- decision, given after the quorum was complete, is kept with version 0 and never counts.
+ALTER TABLE payments ADD COLUMN decisions BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE decisions ADD COLUMN payment_version BIGINT NOT NULL DEFAULT 0;

@@ -6,7 +6,7 @@ CREATE TABLE budget_turns (
   PRIMARY KEY (tenant, subject)
 ) STRICT;
 -- Limits count from the payments themselves.
-CREATE INDEX payments_in_window ON payments (tenant, currency, created_at);
+CREATE INDEX payments_in_window ON payments (currency, tenant, created_at);
 CREATE INDEX payments_signed ON payments (tenant, agent) WHERE status = 'SIGNED';
 
 -- A key whose request the policy refused stays refused: state that moved on must not turn it into a yes.

@@ -303,6 +303,8 @@ pub struct Payment {
     pub digest: String,
     /// Approvals counted in this round.
     pub approvals: u32,
+    /// Decisions counted in this round.
+    pub decisions: u32,
     /// Reaching the signers.
     pub notice: Notice,
     /// Carrying it out.
@@ -330,6 +332,7 @@ impl Payment {
             document,
             digest,
             approvals: 0,
+            decisions: 0,
             notice: Notice { next_at: Some(auto_notify_at), ..Notice::default() },
             execution: Execution::default(),
             closing: Closing::default(),

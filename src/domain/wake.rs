@@ -41,6 +41,9 @@ pub enum ExecutionStep {
 
 /// The next step at the rail.
 pub fn execution_step(payment: &Payment, now: Timestamp) -> ExecutionStep {
+    if payment.held_at.is_some() {
+        return ExecutionStep::Wait;
+    }
     let due = payment.execution.next_at.is_none_or(|at| at <= now);
     match payment.status.stage() {
         Stage::Open | Stage::Ended => ExecutionStep::Wait,

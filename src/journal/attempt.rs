@@ -1,9 +1,7 @@
 //! One attempt at a side effect: the two transactions around it.
 
-use std::time::Instant;
-
 use super::ports::{Cause, Outcome, Trouble};
-use super::recorded::Recorded;
+use super::recorded::{Recorded, Started};
 use super::{Act, Journal, RACES, lost_race};
 use crate::domain::{Code, EffectId, Event, Payment, Refusal};
 use crate::store::{EffectKind, EffectState, Lease, NewEffect, StoreFault, Tx};
@@ -51,7 +49,7 @@ impl Journal {
     pub(super) async fn record(
         &self,
         mut tx: Tx,
-        started: Instant,
+        started: Started,
         payment: &Payment,
         events: Vec<Event>,
         intent: Intent,

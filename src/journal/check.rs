@@ -5,7 +5,7 @@ use super::decide::{Decision, Source};
 use super::ports::{Answer, Cause, KeptDecision, SignLink, SignerStatus, Trouble};
 use super::reading::is_open;
 use super::{Act, Journal, Selector};
-use crate::domain::{Code, Event, Payment, Principal, Refusal, Stage};
+use crate::domain::{Code, Event, Payment, Principal, Reason, Refusal, Stage};
 use crate::proof::{DecisionDocument, sha256_hex};
 use crate::store::Lease;
 
@@ -134,7 +134,7 @@ impl Journal {
         let decision = Decision {
             signer: document.signer_id.parse()?,
             choice: document.choice().ok_or_else(malformed)?,
-            reason: document.reason,
+            reason: Reason::parse("reason", &document.reason)?.to_string(),
             jws: kept.jws.clone(),
             document: Some(kept.document.clone()),
             source: Source::SignerService,

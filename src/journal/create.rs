@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::reading::visible_to;
+use super::replay::{answer_by_order, bind, replaces, replay};
 use super::{Act, Journal, RACES, lost_race};
 use crate::domain::{
     Account, ApprovalPolicy, Bound, Code, Currency, Event, Facts, IdempotencyKey, Memo, Money, OrderId, PartyName,
-    Payment, PaymentId, Policy, Principal, Refusal, SignerId, Stage, Standing, Status, Terms, Timestamp, evaluate,
+    Payment, PaymentId, Policy, Principal, Refusal, SignerId, Standing, Terms, Timestamp, evaluate,
 };
 use crate::proof::{PaymentDocument, b64url, jcs, payment_digest, sha256_hex};
-use crate::store::{AuditNote, Counted, KeyBinding, KeyScope, StoredChallenge, Tx};
+use crate::store::{AuditNote, Counted, KeyScope, StoredChallenge, Tx};
 use crate::telemetry::trace_context::current_traceparent;
 
 /// A checked request for a payment.
@@ -119,13 +119,15 @@ impl Journal {
         let facts = Facts { amount: draft.amount, payee: &draft.payee, agent: &who.client };
         let tenant = who.tenant.as_str();
         let scope = KeyScope { tenant, agent: who.client.as_str(), operation: OPERATION };
+        // The order first: a twin's payment that is seen here was committed with its key, so the key is seen below.
+        let earlier = tx.payment_by_order(tenant, draft.request.order_id.as_str()).await?;
         if let Some(key) = &draft.request.key
             && let Some(bound) = tx.key_binding(scope, key.as_str()).await?
         {
             return replay(&mut tx, who, &bound, draft).await;
         }
         let mut superseded = None;
-        if let Some(earlier) = tx.payment_by_order(tenant, draft.request.order_id.as_str()).await? {
+        if let Some(earlier) = earlier {
             if replaces(who, draft, &earlier) {
                 let actor = who.actor();
                 let act = Act::new(&actor, "payment.superseded").because(id.as_str());
@@ -136,7 +138,11 @@ impl Journal {
         }
         let ruling = match self.rule(&mut tx, who, draft, &policy, &facts).await {
             Ok(ruling) => ruling,
-            Err(refusal) => return Err(remember_refusal(tx, scope, draft, refusal).await?),
+            Err(refusal) => {
+                // Nothing of this attempt is kept, least of all the end of what it would have replaced.
+                drop(tx);
+                return Err(self.remember_refusal(scope, draft, refusal).await?);
+            }
         };
         let terms = self.terms(who, draft, id, at, ruling);
         if evaluate(&terms.policy, &terms, &[]) == Standing::Rejected {
@@ -267,111 +273,17 @@ impl Journal {
 }
 
 /// A request with its defaults filled in and its rule chosen.
-struct Draft {
-    request: CreateRequest,
+pub(super) struct Draft {
+    pub(super) request: CreateRequest,
     amount: Money,
     payee: Account,
-    fingerprint: String,
+    pub(super) fingerprint: String,
 }
 
 /// What the policy in force says of a request.
 struct Ruling {
     approval: ApprovalPolicy,
     payee_name: PartyName,
-}
-
-async fn bind(tx: &mut Tx, scope: KeyScope<'_>, key: &IdempotencyKey, payment: &Payment) -> Result<(), Refusal> {
-    let binding = KeyBinding {
-        fingerprint: payment.terms.fingerprint.clone(),
-        payment_id: payment.terms.payment_id.to_string(),
-        refusal: String::new(),
-    };
-    if tx.bind_key(scope, key.as_str(), &binding).await? {
-        Ok(())
-    } else {
-        Err(Refusal::new(Code::VersionConflict, "the key was used at the same moment"))
-    }
-}
-
-/// A refusal by the policy is remembered under the caller's key: the same key stays refused, whatever
-/// moves on meanwhile. A limit that passes with time is not, nor is anything without a key.
-async fn remember_refusal(
-    mut tx: Tx,
-    scope: KeyScope<'_>,
-    draft: &Draft,
-    refusal: Refusal,
-) -> Result<Refusal, Refusal> {
-    let sticky = matches!(refusal.code, Code::PolicyDenied | Code::PayeeNotAllowed | Code::MandateExceeded);
-    if let Some(key) = draft.request.key.as_ref().filter(|_| sticky) {
-        let binding = KeyBinding {
-            fingerprint: draft.fingerprint.clone(),
-            payment_id: String::new(),
-            refusal: format!("{} {}", refusal.code.as_str(), refusal.message),
-        };
-        if tx.bind_key(scope, key.as_str(), &binding).await? {
-            tx.commit().await?;
-        }
-    }
-    Ok(refusal)
-}
-
-/// The key was used before: the same answer for the same request, a refusal for another.
-async fn replay(tx: &mut Tx, who: &Principal, bound: &KeyBinding, draft: &Draft) -> Result<Created, Refusal> {
-    if bound.fingerprint != draft.fingerprint {
-        return Err(Refusal::new(
-            Code::IdempotencyKeyReused,
-            "this idempotency_key was used for another request; use the same key only to repeat the same payment",
-        ));
-    }
-    if let Some((code, message)) = bound.refusal.split_once(' ') {
-        let code = Code::ALL.into_iter().find(|known| known.as_str() == code).unwrap_or(Code::PolicyDenied);
-        return Err(Refusal::new(code, message));
-    }
-    let id: PaymentId = bound.payment_id.parse()?;
-    let payment = tx
-        .payment(who.tenant.as_str(), &id)
-        .await?
-        .ok_or_else(|| Refusal::new(Code::Internal, "the key's payment is missing"))?;
-    Ok(Created { payment, replayed: true })
-}
-
-/// Whether the request names this very payment, open and the caller's own, as the one it replaces.
-fn replaces(who: &Principal, draft: &Draft, earlier: &Payment) -> bool {
-    draft.request.supersedes.as_ref() == Some(&earlier.terms.payment_id)
-        && visible_to(who, earlier)
-        && earlier.status.stage() != Stage::Ended
-}
-
-/// What an order's earlier payment means for this request; `None` when a new one may be made.
-fn answer_by_order(who: &Principal, draft: &Draft, earlier: Payment) -> Result<Option<Created>, Refusal> {
-    let own = visible_to(who, &earlier);
-    let same = own && earlier.terms.fingerprint == draft.fingerprint;
-    let open_or_executed = earlier.status.stage() != Stage::Ended || earlier.status == Status::Executed;
-    match (open_or_executed, same, draft.request.key.is_some()) {
-        (true, true, false) => Ok(Some(Created { payment: earlier, replayed: true })),
-        (true, _, _) => {
-            let refusal = Refusal::new(
-                Code::OrderAlreadyHasPayment,
-                format!(
-                    "order {} already has a payment{}; follow that one, or use another order_id for another payment",
-                    draft.request.order_id,
-                    if own { format!(", {}", earlier.terms.payment_id) } else { String::new() }
-                ),
-            );
-            Err(if own { refusal.about(earlier.reference()) } else { refusal })
-        }
-        (false, _, true) => Ok(None),
-        (false, _, false) => {
-            let refusal = Refusal::new(
-                Code::PaymentTerminal,
-                format!(
-                    "the order's last payment has ended as {}; to pay the order anew, send a new idempotency_key",
-                    earlier.status.as_str()
-                ),
-            );
-            Err(if own { refusal.about(earlier.reference()) } else { refusal })
-        }
-    }
 }
 
 /// The canonical payment document of a round, and its digest.

@@ -109,6 +109,8 @@ impl Journal {
         let mut earlier = tx.decisions(payment_id.as_str(), payment.round).await?;
         if let Some(before) = earlier.iter().find(|before| before.signer_id == decision.signer.as_str()) {
             if before.document == document {
+                // Read again: the twin may have committed between the two reads (PostgreSQL).
+                let payment = tx.payment(tenant.as_str(), payment_id).await?.unwrap_or(payment);
                 return Ok(Verdict { payment, replayed: true });
             }
             return Err(Refusal::new(
@@ -127,7 +129,8 @@ impl Journal {
                 .about(payment.reference()));
             }
         }
-        let stored = StoredDecision {
+        let before = evaluate(&payment.terms.policy, &payment.terms, &votes(&earlier));
+        let mut stored = StoredDecision {
             decision_id: DecisionId::mint(tx.now(), self.entropy.u128()).to_string(),
             signer_id: decision.signer.to_string(),
             key_id,
@@ -136,16 +139,9 @@ impl Journal {
             document,
             digest: digest.clone(),
             jws: decision.jws.clone(),
+            payment_version: payment.version.saturating_add(1),
         };
-        let via = match decision.source {
-            Source::Mcp => "mcp",
-            Source::SignerService => "signer_service",
-        };
-        if !tx.insert_decision(payment_id.as_str(), payment.round, via, &stored).await? {
-            return Err(Refusal::new(Code::VersionConflict, "the same signer decided at the same moment"));
-        }
-        let before = evaluate(&payment.terms.policy, &payment.terms, &votes(&earlier));
-        earlier.push(stored);
+        earlier.push(stored.clone());
         let standing = evaluate(&payment.terms.policy, &payment.terms, &votes(&earlier));
         let actor = format!("signer:{}", decision.signer);
         let word = format!("decision.{}", decision.choice.as_str());
@@ -158,8 +154,16 @@ impl Journal {
         };
         let applied = self.change(&mut tx, &payment, event, act.clone()).await?;
         if !applied.changed(&payment) {
-            // A surplus approval of a signed payment: recorded, with no effect.
+            // Surplus, after the quorum was complete: kept, with no effect now or at execution.
+            stored.payment_version = 0;
             tx.audit(self.note(&payment, &payment, &Act { event: "decision.surplus", ..act }));
+        }
+        let via = match decision.source {
+            Source::Mcp => "mcp",
+            Source::SignerService => "signer_service",
+        };
+        if !tx.insert_decision(payment_id.as_str(), payment.round, via, &stored).await? {
+            return Err(Refusal::new(Code::VersionConflict, "the same signer decided at the same moment"));
         }
         tx.commit().await?;
         self.announce(&applied);
@@ -265,6 +269,7 @@ fn active_key(keys: &[PinnedKey], key_id: &str) -> Option<PublicKey> {
 pub(super) fn votes(decisions: &[StoredDecision]) -> Vec<Vote> {
     decisions
         .iter()
+        .filter(|decision| decision.payment_version > 0)
         .filter_map(|decision| {
             let signer = decision.signer_id.parse().ok()?;
             Some(Vote { signer, choice: Choice::from_name(&decision.choice)? })

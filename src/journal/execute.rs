@@ -5,13 +5,11 @@
 //! inside the resend window; "not found" is never "not paid". *Crash*: wherever a process dies, the
 //! next one finds the intent, looks the payment up at the rail and goes on from the answer.
 
-use std::time::Instant;
-
 use super::attempt::{Intent, Settlement, verdict};
 use super::create::document;
 use super::decide::Quorum;
 use super::ports::{Cause, Lookup, Outcome, RailReceipt, Transfer, Trouble};
-use super::recorded::Recorded;
+use super::recorded::{Recorded, Started};
 use super::{Act, Journal};
 use crate::domain::{
     ApprovalPolicy, Code, Event, ExecutionStep, Finding, Payment, Refusal, Terms, execution_step, may_resend,
@@ -33,7 +31,7 @@ impl Journal {
 
     /// The first transaction of the first attempt: quorum re-verified, intent written.
     async fn start(&self, lease: &Lease) -> Result<Payment, Refusal> {
-        let started = Instant::now();
+        let started = Started::now(&self.clock);
         let mut tx = self.store.begin().await?;
         let payment = self.under_lease(&mut tx, lease).await?;
         match self.quorum_holds(&mut tx, &payment).await? {
@@ -68,7 +66,7 @@ impl Journal {
     }
 
     async fn send_again(&self, lease: &Lease) -> Result<Payment, Refusal> {
-        let started = Instant::now();
+        let started = Started::now(&self.clock);
         let mut tx = self.store.begin().await?;
         let payment = self.under_lease(&mut tx, lease).await?;
         let intent = self.intent(&payment);
@@ -131,7 +129,7 @@ impl Journal {
         crate::telemetry::metrics::metrics().effect(EffectKind::RailExecute.as_str(), "looked_up");
         tracing::info!(payment.id = %payment.terms.payment_id, finding = %words, "looked a payment up at the rail");
 
-        let started = Instant::now();
+        let started = Started::now(&self.clock);
         let mut tx = self.store.begin().await?;
         let current = self.under_lease(&mut tx, lease).await?;
         let event = Event::LookedUp(finding.clone());
@@ -157,8 +155,9 @@ impl Journal {
 
 fn failure_code(trouble: &Trouble) -> String {
     match (&trouble.code, trouble.cause) {
+        // Whatever word comes with a 401: it is our key, not the payment.
+        (_, Cause::Unauthorized) => "rail_unauthorized".to_owned(),
         (Some(code), _) => code.clone(),
-        (None, Cause::Unauthorized) => "rail_unauthorized".to_owned(),
         (None, cause) => format!("rail_{}", cause.as_str()),
     }
 }

@@ -30,6 +30,7 @@ pub mod ports;
 mod reach;
 mod reading;
 mod recorded;
+mod replay;
 mod rules;
 mod work;
 
@@ -38,7 +39,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
-pub use crate::store::AuditRow;
+pub use crate::store::{AuditRow, Lease};
 pub use audit::Evidence;
 pub use check::SignerNews;
 pub use create::{CreateRequest, Created};
@@ -54,7 +55,7 @@ pub(crate) use recorded::for_test;
 pub use rules::{Rules, resend_window, settle_after};
 pub use work::Progress;
 
-use crate::ambient::Entropy;
+use crate::ambient::{Clock, Entropy};
 use crate::domain::{Applied, Effect, Event, LeaseToken, Moment, Payment, Policy, Refusal, apply};
 use crate::store::{AuditNote, Guard, Store, Tx};
 use crate::telemetry::metrics::metrics;
@@ -71,6 +72,8 @@ pub struct Setup {
     pub rail: Arc<dyn RailPort>,
     /// The reference signer service's presence switch, in the dev profile.
     pub presence: Option<Arc<dyn PresencePort>>,
+    /// The time of day, beside the store's own.
+    pub clock: Arc<dyn Clock>,
     /// Randomness.
     pub entropy: Arc<dyn Entropy>,
     /// Who may do what, and who must approve.
@@ -86,6 +89,7 @@ pub struct Journal {
     signer: Arc<dyn SignerPort>,
     rail: Arc<dyn RailPort>,
     presence: Option<Arc<dyn PresencePort>>,
+    clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     policy: ArcSwap<Policy>,
     rules: Rules,
@@ -96,12 +100,13 @@ pub struct Journal {
 impl Journal {
     /// A journal over `setup`.
     pub fn new(setup: Setup) -> Self {
-        let Setup { store, signer, rail, presence, entropy, policy, rules } = setup;
+        let Setup { store, signer, rail, presence, clock, entropy, policy, rules } = setup;
         Self {
             store,
             signer,
             rail,
             presence,
+            clock,
             entropy,
             policy: ArcSwap::from_pointee(policy),
             rules,
@@ -168,7 +173,8 @@ impl Journal {
         AuditNote {
             tenant: after.terms.tenant.to_string(),
             payment_id: after.terms.payment_id.to_string(),
-            version: after.version,
+            // What changed nothing has no version: it may have been read before another's change.
+            version: if after.version == before.version { 0 } else { after.version },
             node: self.rules.node.clone(),
             actor: act.actor.to_owned(),
             event: act.event.to_owned(),

@@ -1,11 +1,10 @@
 //! Reaching the signers: register once a round, notify by number, give up into a person's hands.
 
-use std::time::Instant;
-
 use super::attempt::{Intent, Settlement, signer_refusal, signer_trouble, verdict};
 use super::decide::votes;
 use super::ports::{Cause, Notified, Outcome, Registered, Registration};
 use super::reading::{challenge_of, is_open};
+use super::recorded::Started;
 use super::{Act, Journal};
 use crate::domain::{Asker, Event, Payment, Principal, Reach, Refusal, SignerTrouble, Standing, evaluate};
 use crate::store::{EffectKind, EffectState, Lease};
@@ -66,7 +65,7 @@ impl Journal {
     }
 
     async fn send_notification(&self, lease: &Lease, last: bool) -> Result<Reaching, Refusal> {
-        let started = Instant::now();
+        let started = Started::now(&self.clock);
         let mut tx = self.store.begin().await?;
         let payment = self.under_lease(&mut tx, lease).await?;
         let decided = votes(&tx.decisions(payment.terms.payment_id.as_str(), payment.round).await?);
@@ -135,7 +134,7 @@ impl Journal {
             };
             return Ok(Ok(self.settle(&payment_id, settlement).await?));
         }
-        let started = Instant::now();
+        let started = Started::now(&self.clock);
         let mut tx = self.store.begin().await?;
         let payment = self.under_lease(&mut tx, lease).await?;
         let challenges = tx.challenges(&payment_id, payment.round).await?;
@@ -181,7 +180,7 @@ impl Journal {
 
     /// Tells the signer service that no more decisions are wanted. The caller holds the lease.
     pub(super) async fn tell_closed(&self, lease: &Lease) -> Result<Payment, Refusal> {
-        let started = Instant::now();
+        let started = Started::now(&self.clock);
         let kind = EffectKind::SignerCancel;
         let mut tx = self.store.begin().await?;
         let payment = self.under_lease(&mut tx, lease).await?;

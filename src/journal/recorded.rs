@@ -1,7 +1,10 @@
 //! The proof that an intent is durable; without it nothing leaves.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::ambient::Clock;
+use crate::domain::Timestamp;
 use crate::store::EffectRow;
 
 /// A side effect whose intent is committed and which may be attempted once.
@@ -14,15 +17,34 @@ pub struct Recorded {
     target: String,
     body: String,
     traceparent: String,
-    minted: Instant,
+    started: Started,
     send_within: Duration,
 }
 
+/// When an attempt began, by two clocks: the monotonic one stands still while a machine is suspended,
+/// the wall clock may be set back.
+#[derive(Debug, Clone)]
+pub(super) struct Started {
+    monotonic: Instant,
+    wall: Timestamp,
+    clock: Arc<dyn Clock>,
+}
+
+impl Started {
+    pub(super) fn now(clock: &Arc<dyn Clock>) -> Self {
+        Self { monotonic: Instant::now(), wall: clock.now(), clock: Arc::clone(clock) }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.monotonic.elapsed().max(self.clock.now().since(self.wall))
+    }
+}
+
 impl Recorded {
-    /// `minted` is read before the transaction began, so the time to send is never overstated.
-    pub(super) fn mint(row: EffectRow, minted: Instant, send_within: Duration) -> Self {
+    /// `started` is read before the transaction began, so the time to send is never overstated.
+    pub(super) fn mint(row: EffectRow, started: Started, send_within: Duration) -> Self {
         let EffectRow { outbound_key, target, body, traceparent, .. } = row;
-        Self { key: outbound_key, target, body, traceparent, minted, send_within }
+        Self { key: outbound_key, target, body, traceparent, started, send_within }
     }
 
     /// The outbound idempotency key: the same at every attempt.
@@ -50,7 +72,7 @@ impl Recorded {
     /// Asked immediately before sending. A process that slept past its lease finds `false` here:
     /// another may have taken over, and the key may be near the end of its life.
     pub fn may_send(&self) -> bool {
-        self.minted.elapsed() < self.send_within
+        self.started.elapsed() < self.send_within
     }
 }
 
@@ -65,5 +87,6 @@ pub(crate) fn for_test(key: &str, target: &str, body: &str, send_within: Duratio
         attempts: 1,
         traceparent: String::new(),
     };
-    Recorded::mint(row, Instant::now(), send_within)
+    let clock: Arc<dyn Clock> = Arc::new(crate::ambient::SystemClock);
+    Recorded::mint(row, Started::now(&clock), send_within)
 }

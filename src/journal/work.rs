@@ -22,28 +22,36 @@ impl Journal {
     ///
     /// *Errors*: `STORE_UNAVAILABLE`; what was claimed is due again when its lease ends.
     pub async fn tick(&self) -> Result<Progress, Refusal> {
+        let leases = self.claim_due(self.rules.batch).await?;
+        let claimed = leases.len();
+        let work = leases.iter().map(|lease| self.attend(lease));
+        let failed = futures::future::join_all(work).await.into_iter().filter(|done| !done).count();
+        Ok(Progress { claimed, failed })
+    }
+
+    /// Claims up to `most` payments that are due; one query when none is.
+    pub async fn claim_due(&self, most: i64) -> Result<Vec<Lease>, Refusal> {
         let (due, now) = self.store.next_due().await?;
-        if due.is_none_or(|at| at > now) {
-            return Ok(Progress::default());
+        if due.is_none_or(|at| at > now) || most <= 0 {
+            return Ok(Vec::new());
         }
         let mut tx = self.store.begin().await?;
         let token = self.mint_token(&tx);
         let until = tx.now().plus(self.rules.timing.lease);
-        let leases = tx.claim_due(&self.rules.node, &token, until, self.rules.batch).await?;
+        let leases = tx.claim_due(&self.rules.node, &token, until, most).await?;
         tx.commit().await?;
-        let claimed = leases.len();
-        // Each payment by itself: a slow or failing one holds nobody else up.
-        let work = leases.iter().map(|lease| async move {
-            let done = Box::pin(self.work(lease)).await;
-            if let Err(refusal) = &done
-                && !lost_race(refusal)
-            {
-                tracing::warn!(payment.id = %lease.payment_id, error = %refusal, "due work failed; it is tried again when its lease ends");
-            }
-            done.is_err()
-        });
-        let failed = futures::future::join_all(work).await.into_iter().filter(|failed| *failed).count();
-        Ok(Progress { claimed, failed })
+        Ok(leases)
+    }
+
+    /// Does what one claimed payment needs; whether that went well.
+    pub async fn attend(&self, lease: &Lease) -> bool {
+        let done = Box::pin(self.work(lease)).await;
+        if let Err(refusal) = &done
+            && !lost_race(refusal)
+        {
+            tracing::warn!(payment.id = %lease.payment_id, error = %refusal, "due work failed; it is tried again when its lease ends");
+        }
+        done.is_ok()
     }
 
     #[tracing::instrument(name = "worker.payment.work", skip_all, fields(payment.id = %lease.payment_id))]

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::canonical::{b64url, jcs};
+use super::canonical::{b64url, from_b64url, jcs};
 
 /// The chain value before a tenant's first entry.
 pub const GENESIS: &str = "";
@@ -23,7 +23,7 @@ pub struct AuditFacts {
     pub tenant: String,
     /// The payment, if it is about one.
     pub payment_id: String,
-    /// The payment's version after the change.
+    /// The payment's version after the change; empty when it changed nothing.
     pub version: String,
     /// The process that wrote it.
     pub node: String,
@@ -58,7 +58,8 @@ pub fn link(previous: &str, facts: &AuditFacts) -> Result<Link, serde_json::Erro
     leaf.update(canonical.as_bytes());
     let mut node = Sha256::new();
     node.update([1]);
-    node.update(previous.as_bytes());
+    // A previous value that is not base64url is nobody's chain value; hashed as text it matches nothing.
+    node.update(from_b64url(previous).unwrap_or_else(|| previous.as_bytes().to_vec()));
     node.update(leaf.finalize());
     Ok(Link { canonical, chain: b64url(node.finalize()) })
 }

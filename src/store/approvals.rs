@@ -38,6 +38,8 @@ pub struct StoredDecision {
     pub digest: String,
     /// The detached JWS.
     pub jws: String,
+    /// The payment's version that it made; 0 for a surplus one, which never counts.
+    pub payment_version: i64,
 }
 
 /// A signer's public key as pinned.
@@ -61,11 +63,11 @@ impl Session {
             .bind(payment_id).bind(round).fetch_all(conn).await)?)
     }
 
-    /// The decisions of a round, in the order they were given.
+    /// The decisions of a round, in the order they were counted.
     pub async fn decisions(&mut self, payment_id: &str, round: i64) -> Result<Vec<StoredDecision>, StoreFault> {
         Ok(
-            on!(self, conn => sqlx::query_as("SELECT decision_id, signer_id, key_id, choice, reason, document, digest, jws \
-              FROM decisions WHERE payment_id = $1 AND round = $2 ORDER BY decided_at, decision_id")
+            on!(self, conn => sqlx::query_as("SELECT decision_id, signer_id, key_id, choice, reason, document, digest, jws, payment_version \
+              FROM decisions WHERE payment_id = $1 AND round = $2 ORDER BY payment_version, decision_id")
             .bind(payment_id).bind(round).fetch_all(conn).await)?,
         )
     }
@@ -104,11 +106,11 @@ impl Tx {
     ) -> Result<bool, StoreFault> {
         let now = self.now().micros();
         let inserted = on!(self, conn => sqlx::query("INSERT INTO decisions (decision_id, payment_id, round, signer_id, key_id, \
-                choice, reason, document, digest, jws, via, decided_at) \
-              VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12) ON CONFLICT (payment_id, round, signer_id) DO NOTHING")
+                choice, reason, document, digest, jws, via, decided_at, payment_version) \
+              VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13) ON CONFLICT (payment_id, round, signer_id) DO NOTHING")
             .bind(&decision.decision_id).bind(payment_id).bind(round).bind(&decision.signer_id).bind(&decision.key_id)
             .bind(&decision.choice).bind(&decision.reason).bind(&decision.document).bind(&decision.digest)
-            .bind(&decision.jws).bind(via).bind(now)
+            .bind(&decision.jws).bind(via).bind(now).bind(decision.payment_version)
             .execute(conn).await?.rows_affected());
         Ok(inserted == 1)
     }

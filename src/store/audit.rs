@@ -13,7 +13,7 @@ pub struct AuditNote {
     pub tenant: String,
     /// The payment, if it is about one.
     pub payment_id: String,
-    /// The payment's version after the change; 0 when there is none.
+    /// The payment's version after the change; 0 when it changed nothing.
     pub version: i64,
     /// The process that writes.
     pub node: String,

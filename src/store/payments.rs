@@ -109,16 +109,16 @@ const INSERT: &str = "INSERT INTO payments (payment_id, tenant, order_id, versio
      digest, traceparent, created_at, updated_at, expires_at, execute_by, approvals, signer_ref, registered_round, \
      notify_settled, notify_attempts, notify_last, notify_at, check_at, phase, attempt_group, sends, not_sent, queries, \
      execute_at, last_send_at, resend_until, cancel_requested_at, transfer_id, tell_at, tell_attempts, held_at, attention, \
-     next_wake_at) VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21,$22,$23,$24,$25,$26,\
-     $27,$28,$29,$30,$31,$32,$33,$34,$35,$36,$37,$38,$39,$40,$41,$42,$43,$44,$45,$46,$47,$48) ON CONFLICT DO NOTHING";
+     next_wake_at, decisions) VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21,$22,$23,$24,$25,$26,\
+     $27,$28,$29,$30,$31,$32,$33,$34,$35,$36,$37,$38,$39,$40,$41,$42,$43,$44,$45,$46,$47,$48,$49) ON CONFLICT DO NOTHING";
 
 const UPDATE: &str = "UPDATE payments SET version = $1, status = $2, reason = $3, round = $4, document = $5, digest = $6, \
      updated_at = $7, approvals = $8, signer_ref = $9, registered_round = $10, notify_settled = $11, notify_attempts = $12, \
      notify_last = $13, notify_at = $14, check_at = $15, phase = $16, attempt_group = $17, sends = $18, not_sent = $19, \
      queries = $20, execute_at = $21, last_send_at = $22, resend_until = $23, cancel_requested_at = $24, transfer_id = $25, \
-     tell_at = $26, tell_attempts = $27, held_at = $28, attention = $29, next_wake_at = $30, policy = $31, wish = $32 \
-     WHERE payment_id = $33 AND version = $34 \
-     AND ($35 = 0 OR (round = $36 AND expires_at > $35 AND held_at IS NULL))";
+     tell_at = $26, tell_attempts = $27, held_at = $28, attention = $29, next_wake_at = $30, policy = $31, wish = $32, decisions = $33 \
+     WHERE payment_id = $34 AND version = $35 \
+     AND ($36 = 0 OR (round = $37 AND expires_at > $36 AND held_at IS NULL))";
 
 impl Tx {
     /// Inserts a new payment; `false` when the order already has an open or executed one.
@@ -134,7 +134,7 @@ impl Tx {
             .bind(row.notify_at).bind(row.check_at).bind(row.phase).bind(row.attempt_group).bind(row.sends)
             .bind(row.not_sent).bind(row.queries).bind(row.execute_at).bind(row.last_send_at).bind(row.resend_until)
             .bind(row.cancel_requested_at).bind(row.transfer_id).bind(row.tell_at).bind(row.tell_attempts)
-            .bind(row.held_at).bind(row.attention).bind(row.next_wake_at)
+            .bind(row.held_at).bind(row.attention).bind(row.next_wake_at).bind(row.decisions)
             .execute(conn).await?.rows_affected());
         Ok(inserted == 1)
     }
@@ -155,7 +155,7 @@ impl Tx {
             .bind(row.check_at).bind(row.phase).bind(row.attempt_group).bind(row.sends).bind(row.not_sent)
             .bind(row.queries).bind(row.execute_at).bind(row.last_send_at).bind(row.resend_until)
             .bind(row.cancel_requested_at).bind(row.transfer_id).bind(row.tell_at).bind(row.tell_attempts)
-            .bind(row.held_at).bind(row.attention).bind(row.next_wake_at).bind(row.policy).bind(row.wish)
+            .bind(row.held_at).bind(row.attention).bind(row.next_wake_at).bind(row.policy).bind(row.wish).bind(row.decisions)
             .bind(row.payment_id).bind(before.version).bind(deadline).bind(before.round)
             .execute(conn).await?.rows_affected());
         if saved == 1 { Ok(()) } else { Err(StoreFault::Conflict) }

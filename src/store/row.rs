@@ -40,6 +40,7 @@ pub(super) struct PaymentRow {
     pub(super) expires_at: i64,
     pub(super) execute_by: i64,
     pub(super) approvals: i64,
+    pub(super) decisions: i64,
     pub(super) signer_ref: String,
     pub(super) registered_round: i64,
     pub(super) notify_settled: i64,
@@ -124,6 +125,7 @@ impl TryFrom<PaymentRow> for Payment {
             document: row.document,
             digest: row.digest,
             approvals: count("approvals", row.approvals)?,
+            decisions: count("decisions", row.decisions)?,
             notice: Notice {
                 signer_ref: row.signer_ref,
                 registered_round: row.registered_round,
@@ -185,6 +187,7 @@ impl PaymentRow {
             expires_at: terms.expires_at.micros(),
             execute_by: terms.execute_by.micros(),
             approvals: payment.approvals.into(),
+            decisions: payment.decisions.into(),
             signer_ref: notice.signer_ref.clone(),
             registered_round: notice.registered_round,
             notify_settled: notice.settled,

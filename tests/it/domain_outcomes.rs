@@ -195,7 +195,12 @@ fn an_approval_that_does_not_complete_the_quorum_is_counted_and_waits() {
     };
     let it = after(&payment(Status::NeedManual, Phase::None), first.clone());
     assert_eq!((it.status, it.approvals), (Status::NeedManual, 1));
-    assert!(!applied(&it, first, NOW).changed(&it), "the same standing again changes nothing");
+    let again = applied(&it, first, NOW);
+    assert!(
+        again.changed(&it),
+        "each counted decision is a change, so that two at once can't both think they were alone"
+    );
+    assert_eq!((again.payment.approvals, again.payment.decisions), (1, 2));
 }
 
 #[test]

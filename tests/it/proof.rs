@@ -427,11 +427,11 @@ fn facts(seq: &str, from: &str, to: &str) -> AuditFacts {
 
 /// The chain after the two entries of the vectors.
 const FIRST: &str = "n3DAdTKn4BH006XQDZYtKlfWSMD2LsezPCUjP2eN3-E";
-const SECOND: &str = "xLXnuGO5RRFQhZ_ie8BnabHTHGEc6_cuxr2fDT6az2I";
+const SECOND: &str = "J2j9c7xE6cB5mAVzGvNIEM7RWqvLmaAy38ndF0jc98s";
 
 #[test]
 fn the_audit_chain_is_that_of_another_program() {
-    // leaf = sha256(00 ‖ entry); chain = b64url(sha256(01 ‖ previous chain as text ‖ leaf))
+    // leaf = sha256(00 ‖ entry); chain = b64url(sha256(01 ‖ previous chain value ‖ leaf))
     let first = link(GENESIS, &facts("1", "", "CREATED")).unwrap();
     assert_eq!(first.chain, FIRST);
     assert_eq!(

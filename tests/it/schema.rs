@@ -162,7 +162,7 @@ async fn the_database_refuses_what_no_effect_key_or_decision_can_be() {
     let good = format!(
         "INSERT INTO effects VALUES ('e','k','t','p','rail.execute','','','','intended',1,'','',1,1,NULL); \
          INSERT INTO challenges VALUES ('p',1,'s','{wide}',1,2); \
-         INSERT INTO decisions VALUES ('d','p',1,'s','k','approve','','doc','{wide}','jws','page',1); \
+         INSERT INTO decisions VALUES ('d','p',1,'s','k','approve','','doc','{wide}','jws','page',1,2); \
          INSERT INTO signer_keys VALUES ('t','s','k','{wide}','op',1,NULL); \
          INSERT INTO callbacks VALUES ('signer','e','p',1)"
     );

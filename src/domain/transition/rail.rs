@@ -42,6 +42,7 @@ pub(super) fn quorum_lost(
     next.document = document;
     next.digest = digest;
     next.approvals = 0;
+    next.decisions = 0;
     next.execution.next_at = None;
     next.closing = Closing::default();
     next.notice.attempts = 0;

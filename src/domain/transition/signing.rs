@@ -44,9 +44,14 @@ pub(super) fn notify_started(next: &mut Payment, moment: &Moment<'_>) {
     }
 }
 
-pub(super) fn registered(next: &mut Payment, signer_ref: String, round: i64) {
+pub(super) fn registered(next: &mut Payment, signer_ref: String, round: i64, moment: &Moment<'_>) {
+    let unknown = next.notice.signer_ref.is_empty();
     next.notice.signer_ref = signer_ref;
     next.notice.registered_round = next.notice.registered_round.max(round);
+    if unknown && next.status.stage() != Stage::Open {
+        // It ended while the registration was on its way: the signer service has it and must hear so.
+        next.closing.tell_at = Some(moment.now);
+    }
 }
 
 pub(super) fn notified(next: &mut Payment, number: i64, reach: &Reach, moment: &Moment<'_>) {
@@ -128,6 +133,8 @@ pub(super) fn decided(next: &mut Payment, decision: Decided, moment: &Moment<'_>
         // Recorded by the caller, no effect here.
         return Ok(());
     }
+    // Every counted decision is a change, so that two at the same moment can't both think they were alone.
+    next.decisions = next.decisions.saturating_add(1);
     match standing {
         Standing::Pending { approvals, .. } => {
             next.approvals = approvals;

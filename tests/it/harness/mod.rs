@@ -1,5 +1,12 @@
 //! What the tests stand on.
 
+pub(crate) mod app;
 pub(crate) mod database;
+mod invariants;
 pub(crate) mod payments;
+pub(crate) mod peer;
 mod postgres;
+pub(crate) mod rpc;
+pub(crate) mod scripted;
+pub(crate) mod wire;
+mod wishes;

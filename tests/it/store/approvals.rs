@@ -15,6 +15,7 @@ fn decision(id: &str, signer: &str) -> StoredDecision {
         document: "{\"d\":\"1\"}".to_owned(),
         digest: "D".repeat(43),
         jws: "a..b".to_owned(),
+        payment_version: 2,
     }
 }
 

@@ -1,0 +1,93 @@
+//! What must hold after any history, whatever a test did.
+
+use std::collections::BTreeSet;
+
+use countersign::domain::{Payment, Phase, Status, next_wake};
+use countersign::proof::{AuditFacts, GENESIS, link};
+use serde_json::Value;
+
+use super::app::App;
+
+/// Checks all of it.
+pub(crate) async fn check(app: &App) {
+    let mut raw = app.db.raw().await;
+    let ids = raw.texts("SELECT payment_id FROM payments ORDER BY payment_id").await;
+    let mut audit = Vec::new();
+    for tenant in raw.texts("SELECT tenant FROM audit_heads ORDER BY tenant").await {
+        audit.extend(chain_verifies(app, &tenant).await);
+    }
+    drop(raw);
+    for id in ids {
+        let payment = app.db.store().read().await.unwrap().payment_for_work(&id).await.unwrap().unwrap();
+        let ledger = app.ledger(&id).await;
+        money_moved_as_the_payment_says(&payment, &ledger);
+        every_open_row_is_woken(&payment);
+        let history: Vec<&AuditFacts> = audit.iter().filter(|facts| facts.payment_id == id).collect();
+        history_is_complete(&payment, &history);
+    }
+}
+
+fn money_moved_as_the_payment_says(payment: &Payment, ledger: &Value) {
+    let about = || format!("{:?}/{:?} against {ledger}", payment.status, payment.execution);
+    let executions = ledger["executions"].as_u64().unwrap();
+    assert!(executions <= 1, "paid more than once: {}", about());
+    assert_eq!(ledger["balanced"], true, "{}", about());
+    let in_flight = payment.status == Status::Signed
+        && (payment.execution.phase == Phase::Intended || payment.execution.phase == Phase::Unknown);
+    if !in_flight {
+        assert_eq!(executions == 1, payment.status == Status::Executed, "{}", about());
+    }
+    if payment.status == Status::Executed {
+        for entry in ledger["entries"].as_array().unwrap() {
+            assert_eq!(entry["transfer_id"], payment.execution.transfer_id.as_str(), "{}", about());
+            assert_eq!(entry["amount_minor"], payment.terms.amount.minor().to_string(), "{}", about());
+            assert_eq!(entry["currency"], payment.terms.amount.currency().code(), "{}", about());
+        }
+    }
+    let seen = ledger["seen"].as_array().unwrap();
+    let distinct = |key: &str| seen.iter().map(|line| line[key].as_str().unwrap()).collect::<BTreeSet<_>>().len();
+    assert!(distinct("idempotency_key") <= 1 && distinct("body_sha256") <= 1, "one key, one body: {}", about());
+}
+
+fn every_open_row_is_woken(payment: &Payment) {
+    assert!(payment.status.is_terminal() || next_wake(payment).is_some(), "nothing wakes {payment:?}");
+}
+
+fn history_is_complete(payment: &Payment, history: &[&AuditFacts]) {
+    // Every version was audited once, in order; an entry that changed nothing has none.
+    let versions: Vec<i64> =
+        history.iter().filter(|facts| !facts.version.is_empty()).map(|facts| facts.version.parse().unwrap()).collect();
+    let expected: Vec<i64> = (1..=payment.version).collect();
+    assert_eq!(versions, expected, "every change of {} is audited", payment.terms.payment_id);
+    if payment.status != Status::Executed {
+        return;
+    }
+    let intended = history.iter().position(|facts| facts.event == "rail.execute.intended");
+    let intended = intended.expect("an executed payment was intended");
+    let approvers: BTreeSet<&str> = history
+        .iter()
+        .take(intended)
+        .filter(|facts| facts.event == "decision.approve")
+        .map(|facts| facts.actor.as_str())
+        .collect();
+    let required = usize::try_from(payment.terms.policy.required()).unwrap();
+    assert!(approvers.len() >= required, "approved by {approvers:?} before it was intended");
+}
+
+/// A tenant's chain, from its first entry to its head.
+async fn chain_verifies(app: &App, tenant: &str) -> Vec<AuditFacts> {
+    let rows = app.db.store().read().await.unwrap().audit_entries(tenant, 0, 100_000).await.unwrap();
+    let mut before = GENESIS.to_owned();
+    let mut all = Vec::new();
+    for (number, row) in (1_i64..).zip(rows) {
+        let facts: AuditFacts = serde_json::from_str(&row.canonical).unwrap();
+        let expected = link(&before, &facts).unwrap();
+        assert_eq!((row.seq, &row.previous, &row.chain), (number, &before, &expected.chain), "{tenant}");
+        assert_eq!(row.canonical, expected.canonical);
+        before = row.chain;
+        all.push(facts);
+    }
+    let head = app.db.raw().await.texts(&format!("SELECT chain FROM audit_heads WHERE tenant = '{tenant}'")).await;
+    assert_eq!(head, [before], "the head of {tenant}");
+    all
+}

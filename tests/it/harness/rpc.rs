@@ -1,0 +1,165 @@
+//! The MCP endpoint, spoken to by hand, so that a test decides every byte.
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+
+/// A tool's answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Answer {
+    /// The structured content.
+    pub(crate) body: Value,
+    /// Whether it is an error result.
+    pub(crate) is_error: bool,
+}
+
+impl Answer {
+    /// A text member, or `""`.
+    pub(crate) fn text(&self, key: &str) -> &str {
+        self.body[key].as_str().unwrap_or_default()
+    }
+
+    /// The status of a success; the error's code in brackets otherwise, so that a comparison shows it.
+    pub(crate) fn status(&self) -> String {
+        if self.is_error { format!("({})", self.text("error_code")) } else { self.text("status").to_owned() }
+    }
+
+    /// The code of an error result; a success's status in brackets otherwise.
+    pub(crate) fn code(&self) -> String {
+        if self.is_error { self.text("error_code").to_owned() } else { format!("({})", self.text("status")) }
+    }
+
+    /// The public phase of the execution.
+    pub(crate) fn phase(&self) -> &str {
+        self.body["execution"]["phase"].as_str().unwrap_or_default()
+    }
+}
+
+/// A raw HTTP answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Raw {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Raw {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or(Value::Null)
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// The JSON-RPC error's code, or 0.
+    pub(crate) fn rpc_error(&self) -> i64 {
+        self.json()["error"]["code"].as_i64().unwrap_or_default()
+    }
+
+    /// The tool's answer in it, whose form is checked against the published schema.
+    pub(crate) fn answer(&self) -> Answer {
+        let message = self.json();
+        assert_eq!(self.status, 200, "{}", self.text);
+        let result = &message["result"];
+        assert!(result.is_object(), "no result: {}", self.text);
+        let body = result["structuredContent"].clone();
+        let is_error = result["isError"].as_bool().unwrap_or(false);
+        conforms(&body, is_error);
+        assert_eq!(result["content"][0]["type"], "text", "{result}");
+        let text = result["content"][0]["text"].as_str().unwrap();
+        assert!(!text.contains('\n'), "one line: {text}");
+        assert_eq!(serde_json::from_str::<Value>(text).unwrap(), body, "the text says what the structure says");
+        assert_eq!(result["content"].as_array().unwrap().len(), 1);
+        Answer { body, is_error }
+    }
+}
+
+/// Holds a result to every tool's outputSchema, which all of them share.
+fn conforms(body: &Value, is_error: bool) {
+    assert!(body.is_object(), "{body}");
+    assert_eq!(body["success"], !is_error, "{body}");
+    let texts = ["message", "status", "order_id", "payment_id", "next_action", "error_code", "error_message"];
+    for key in texts.iter().chain(&["category", "request_id"]) {
+        assert!(body[*key].is_null() || body[*key].is_string(), "{key}: {body}");
+    }
+    assert!(body["message"].is_string(), "{body}");
+    assert!(body["retry_after_ms"].is_null() || body["retry_after_ms"].is_u64(), "{body}");
+    if is_error {
+        for key in ["error_code", "error_message", "category", "request_id"] {
+            assert!(body[key].is_string(), "{key}: {body}");
+        }
+        assert!(body["retryable"].is_boolean(), "{body}");
+        assert!(body["next_actions"].is_array(), "{body}");
+    } else {
+        assert!(body["status"].is_string(), "{body}");
+        assert!(body["error_code"].is_null(), "{body}");
+    }
+}
+
+/// The endpoint.
+#[derive(Debug, Clone)]
+pub(crate) struct Rpc {
+    http: reqwest::Client,
+    url: String,
+    headers: Vec<(String, String)>,
+}
+
+impl Rpc {
+    pub(crate) fn new(http: reqwest::Client, url: String) -> Self {
+        let headers = [
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+            ("mcp-protocol-version", "2025-11-25"),
+        ];
+        Self { http, url, headers: headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec() }
+    }
+
+    /// The same, with one header set or, by `""`, left out.
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        self.headers.retain(|(known, _)| known != name);
+        if !value.is_empty() {
+            self.headers.push((name.to_owned(), value.to_owned()));
+        }
+        self
+    }
+
+    /// Posts these bytes.
+    pub(crate) async fn post(&self, token: &str, body: impl Into<String>) -> Raw {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &self.headers {
+            headers.append(name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap());
+        }
+        let mut request = self.http.post(&self.url).headers(headers).body(body.into());
+        if !token.is_empty() {
+            request = request.bearer_auth(token);
+        }
+        let answer = request.send().await.unwrap();
+        Raw { status: answer.status().as_u16(), headers: answer.headers().clone(), text: answer.text().await.unwrap() }
+    }
+
+    /// One JSON-RPC request.
+    pub(crate) async fn request(&self, token: &str, method: &str, params: Value) -> Raw {
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        self.post(token, message.to_string()).await
+    }
+
+    /// Calls a tool with arguments as their source text.
+    pub(crate) async fn call_text(&self, token: &str, tool: &str, arguments: &str) -> Raw {
+        let name = json!(tool);
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":{name},"arguments":{arguments}}}}}"#
+        );
+        self.post(token, body).await
+    }
+
+    pub(crate) async fn call(&self, token: &str, tool: &str, arguments: Value) -> Answer {
+        self.call_text(token, tool, &arguments.to_string()).await.answer()
+    }
+
+    /// The names of the tools that a token grants.
+    pub(crate) async fn tools(&self, token: &str) -> Vec<String> {
+        let list = self.request(token, "tools/list", json!({})).await.json();
+        let tools = list["result"]["tools"].as_array().unwrap_or_else(|| panic!("no tools: {list}"));
+        tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    }
+}

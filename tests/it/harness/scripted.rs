@@ -1,0 +1,135 @@
+//! Ports that do as a test says: they wait, panic, or hand on to the real adapter.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use countersign::journal::ports::{
+    Answer, Lookup, Notified, Outcome, RailCaps, RailPort, RailReceipt, Recorded, Registered, Registration, SignLink,
+    SignerPort, SignerStatus, Transfer,
+};
+use futures::future::BoxFuture;
+use tokio::sync::Semaphore;
+
+/// What a scripted rail does with an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Execution {
+    /// The money moves, and the answer never comes.
+    PaysAndNeverAnswers,
+    /// Nothing is sent, and it never returns.
+    NeverSends,
+    /// The money moves at once; the answer comes when [`ScriptedRail::answer`] is called.
+    AnswersWhenTold,
+    /// The thread panics.
+    Panics,
+}
+
+/// The real rail, with a script for executions.
+#[derive(Debug)]
+pub(crate) struct ScriptedRail {
+    real: Arc<dyn RailPort>,
+    script: Execution,
+    told: Semaphore,
+    reached: Semaphore,
+    executions: AtomicUsize,
+}
+
+impl ScriptedRail {
+    pub(crate) fn new(real: Arc<dyn RailPort>, script: Execution) -> Self {
+        let none = || Semaphore::new(0);
+        Self { real, script, told: none(), reached: none(), executions: AtomicUsize::new(0) }
+    }
+
+    /// Lets one answer go.
+    pub(crate) fn answer(&self) {
+        self.told.add_permits(1);
+    }
+
+    /// Returns once an execution is where the script makes it wait.
+    pub(crate) async fn reached(&self) {
+        self.reached.acquire().await.unwrap().forget();
+    }
+
+    /// How often an execution was asked for.
+    pub(crate) fn executions(&self) -> usize {
+        self.executions.load(Ordering::SeqCst)
+    }
+}
+
+impl RailPort for ScriptedRail {
+    fn caps(&self) -> RailCaps {
+        self.real.caps()
+    }
+
+    fn prepare(&self, transfer: &Transfer) -> String {
+        self.real.prepare(transfer)
+    }
+
+    fn execute<'a>(&'a self, recorded: &'a Recorded) -> BoxFuture<'a, Outcome<RailReceipt>> {
+        self.executions.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            match self.script {
+                Execution::PaysAndNeverAnswers => {
+                    self.real.execute(recorded).await;
+                    self.reached.add_permits(1);
+                    std::future::pending().await
+                }
+                Execution::NeverSends => {
+                    self.reached.add_permits(1);
+                    std::future::pending().await
+                }
+                Execution::AnswersWhenTold => {
+                    let outcome = self.real.execute(recorded).await;
+                    self.reached.add_permits(1);
+                    self.told.acquire().await.unwrap().forget();
+                    outcome
+                }
+                Execution::Panics => panic!("the scripted rail was told to panic"),
+            }
+        })
+    }
+
+    fn lookup<'a>(&'a self, reference: &'a str, body: &'a str) -> BoxFuture<'a, Lookup> {
+        self.real.lookup(reference, body)
+    }
+
+    fn health(&self) -> BoxFuture<'_, Answer<()>> {
+        self.real.health()
+    }
+}
+
+/// The real signer service, except that asking it for a status or a notification panics.
+#[derive(Debug)]
+pub(crate) struct PanickingSigner(pub(crate) Arc<dyn SignerPort>);
+
+impl SignerPort for PanickingSigner {
+    fn prepare_register(&self, registration: &Registration) -> String {
+        self.0.prepare_register(registration)
+    }
+    fn prepare_notify(&self, round: i64, number: i64, signers: &[String]) -> String {
+        self.0.prepare_notify(round, number, signers)
+    }
+    fn prepare_close(&self, round: i64, reason: &str) -> String {
+        self.0.prepare_close(round, reason)
+    }
+    fn register<'a>(&'a self, recorded: &'a Recorded) -> BoxFuture<'a, Outcome<Registered>> {
+        self.0.register(recorded)
+    }
+    fn notify<'a>(&'a self, _: &'a Recorded) -> BoxFuture<'a, Outcome<Notified>> {
+        panic!("the scripted signer service was told to panic: SECRET-IN-A-PANIC")
+    }
+    fn close<'a>(&'a self, recorded: &'a Recorded) -> BoxFuture<'a, Outcome<()>> {
+        self.0.close(recorded)
+    }
+    fn find<'a>(&'a self, reference: &'a str) -> BoxFuture<'a, Answer<Option<Registered>>> {
+        self.0.find(reference)
+    }
+    fn status<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Answer<SignerStatus>> {
+        panic!("the scripted signer service was told to panic: SECRET-IN-A-PANIC")
+    }
+    fn sign_link<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Answer<SignLink>> {
+        self.0.sign_link(id)
+    }
+    fn health(&self) -> BoxFuture<'_, Answer<()>> {
+        self.0.health()
+    }
+}
