@@ -55,10 +55,8 @@ fn every_open_row_is_woken(payment: &Payment) {
 
 fn history_is_complete(payment: &Payment, history: &[&AuditFacts]) {
     // Every version was audited once, in order; an entry that changed nothing has none.
-    let versions: Vec<i64> = history
-        .iter()
-        .filter_map(|facts| (!facts.version.is_empty()).then(|| facts.version.parse().unwrap()))
-        .collect();
+    let versions: Vec<i64> =
+        history.iter().filter(|facts| !facts.version.is_empty()).map(|facts| facts.version.parse().unwrap()).collect();
     let expected: Vec<i64> = (1..=payment.version).collect();
     assert_eq!(versions, expected, "every change of {} is audited", payment.terms.payment_id);
     if payment.status != Status::Executed {
