@@ -141,6 +141,10 @@ fn parts(jws: &str) -> Result<Parts<'_>, ProofFault> {
     let (header, rest) = jws.split_once('.').ok_or(ProofFault::Malformed)?;
     let signature = rest.strip_prefix('.').ok_or(ProofFault::Malformed)?;
     let decoded = from_b64url(header).ok_or(ProofFault::Malformed)?;
+    // A derived reader takes a list of the values as well; a JOSE header is an object.
+    if decoded.first() != Some(&b'{') {
+        return Err(ProofFault::Header);
+    }
     let fields: Header = serde_json::from_slice(&decoded).map_err(|_| ProofFault::Header)?;
     if fields.alg != ALG || fields.typ != TYP {
         return Err(ProofFault::Header);

@@ -260,7 +260,7 @@ fn a_key_that_never_reached_the_rail_starts_its_life_with_the_next_attempt() {
 }
 
 #[test]
-fn a_rail_that_forgets_no_key_is_never_sent_the_same_one_twice() {
+fn a_rail_that_promises_nothing_about_a_key_is_never_sent_it_twice() {
     let timing = Timing { resend_window: None, ..TIMING };
     let moment = countersign::domain::Moment { now: NOW, roll: 0, timing: &timing };
     let signed = payment(Status::Signed, Phase::None);
@@ -541,4 +541,22 @@ fn a_busy_wait_is_impossible_every_step_at_the_rail_puts_the_next_one_later() {
             assert!(it.execution.next_at.unwrap() >= NOW.plus_micros(SECOND), "{event:?}");
         }
     }
+}
+
+#[test]
+fn a_payment_wakes_for_the_first_of_what_is_due() {
+    let mut signed = payment(Status::Signed, Phase::None);
+    signed.closing.tell_at = None;
+    assert_eq!(next_wake(&signed), Some(NOW), "the rail");
+    signed.execution.next_at = None;
+    assert_eq!(next_wake(&signed), Some(EXECUTE_BY), "its time");
+    signed.closing.tell_at = Some(SENT_AT);
+    assert_eq!(next_wake(&signed), Some(SENT_AT), "the signer service");
+
+    let mut open = payment(Status::SignerUnreachable, Phase::None);
+    assert_eq!(next_wake(&open), open.notice.next_at);
+    open.notice.next_at = None;
+    assert_eq!(next_wake(&open), open.notice.check_at);
+    open.notice.check_at = None;
+    assert_eq!(next_wake(&open), Some(EXPIRES_AT));
 }

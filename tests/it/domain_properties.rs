@@ -242,15 +242,15 @@ impl World {
         Self { payment, now, letters, keeps_refusals, refused: false, key_until: None, paid: 0, seen }
     }
 
-    fn take(&mut self, event: Event) -> bool {
+    fn take(&mut self, event: &Event) -> bool {
         let Ok(applied) = apply(&self.payment, event.clone(), &at(self.now)) else { return false };
         check_version(&self.payment, &applied, "world");
-        check_step(&self.payment, &event, &applied.payment, self.now);
+        check_step(&self.payment, event, &applied.payment, self.now);
         self.payment = applied.payment;
         true
     }
 
-    fn send(&mut self, event: Event) {
+    fn send(&mut self, event: &Event) {
         if self.take(event) {
             self.letters.push((self.now, Letter::InFlight, false));
         }
@@ -258,8 +258,8 @@ impl World {
 
     fn work(&mut self) {
         match execution_step(&self.payment, self.now) {
-            ExecutionStep::Start => self.send(Event::ExecutionIntended),
-            ExecutionStep::SendAgain => self.send(Event::SendStarted),
+            ExecutionStep::Start => self.send(&Event::ExecutionIntended),
+            ExecutionStep::SendAgain => self.send(&Event::SendStarted),
             ExecutionStep::LookUp => self.told(self.look()),
             ExecutionStep::Wait => {}
         }
@@ -267,9 +267,9 @@ impl World {
 
     fn told(&mut self, finding: Finding) {
         let again = finding == Finding::NotFound && may_resend(&self.payment, self.now, &TIMING);
-        self.take(Event::LookedUp(finding));
+        self.take(&Event::LookedUp(finding));
         if again {
-            self.send(Event::SendStarted);
+            self.send(&Event::SendStarted);
         }
     }
 
@@ -321,14 +321,14 @@ impl World {
                 // Told only by the attempt itself, once, and only where it is true.
                 if let Some((_, letter @ Letter::InFlight, told @ false)) = self.letters.get_mut(which) {
                     (*letter, *told) = (Letter::Gone, true);
-                    self.take(Event::RailNotSent { retry_after: None });
+                    self.take(&Event::RailNotSent { retry_after: None });
                 }
             }
             Happening::Reported(which) => {
                 if let Some((_, Letter::Answered(answer), told @ false)) = self.letters.get_mut(which) {
                     *told = true;
                     let answer = *answer;
-                    self.take(match answer {
+                    self.take(&match answer {
                         Answer::Paid => Event::RailConfirmed { transfer_id: "tr-1".to_owned() },
                         Answer::Refused => Event::RailRefused { code: "declined".to_owned() },
                     });
@@ -337,7 +337,7 @@ impl World {
             Happening::InDoubt(which) => {
                 if let Some((.., told @ false)) = self.letters.get_mut(which) {
                     *told = true;
-                    self.take(Event::RailUnknown { mismatch: false });
+                    self.take(&Event::RailUnknown { mismatch: false });
                 }
             }
             Happening::Sees => self.seen = (!self.letters.is_empty()).then(|| self.look()),
@@ -348,10 +348,10 @@ impl World {
                 }
             }
             Happening::Cancel => {
-                self.take(Event::Cancel);
+                self.take(&Event::Cancel);
             }
             Happening::Deadline => {
-                self.take(Event::Deadline);
+                self.take(&Event::Deadline);
             }
         }
         self.check(happening);

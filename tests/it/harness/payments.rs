@@ -103,21 +103,21 @@ pub(crate) fn payment(status: Status, phase: Phase) -> Payment {
     it.version = 10;
     it.status = status;
     it.execution.phase = phase;
-    it.notice.signer_ref = "sgn-1".to_owned();
+    it.notice.signer_ref = "sgn-1".into();
     it.notice.registered_round = 1;
     it.notice.settled = 1;
     it.notice.next_at = None;
-    it.notice.last = "reached".to_owned();
+    it.notice.last = "reached".into();
     match status {
         Status::Created | Status::AwaitingSigner => it.notice.check_at = Some(NOW.plus_micros(5 * SECOND)),
         Status::SignerUnreachable => {
-            it.reason = "signer_unreachable".to_owned();
+            it.reason = "signer_unreachable".into();
             it.notice.attempts = 1;
             it.notice.next_at = Some(NOW.plus_micros(4 * SECOND));
             it.notice.check_at = Some(NOW.plus_micros(5 * SECOND));
         }
         Status::NeedManual => {
-            it.reason = "retries_exhausted".to_owned();
+            it.reason = "retries_exhausted".into();
             it.notice.attempts = NOTIFY_ATTEMPTS;
             it.notice.check_at = Some(NOW.plus_micros(5 * SECOND));
         }
@@ -149,7 +149,7 @@ pub(crate) fn payment(status: Status, phase: Phase) -> Payment {
             it.execution.queries = 1;
             it.execution.next_at = Some(NOW);
         }
-        Phase::Confirmed => it.execution.transfer_id = "tr-1".to_owned(),
+        Phase::Confirmed => it.execution.transfer_id = "tr-1".into(),
     }
     it
 }

@@ -52,7 +52,8 @@ fsync = off
 END
 "$bin/pg_ctl" -D "$home/data" -l "$home/log" -w start >/dev/null || { tail "$home/log" >&2; exit 1; }
 echo ready
-cat >/dev/null
+exec >/dev/null 2>&1
+cat
 "#;
 
 #[derive(Debug)]

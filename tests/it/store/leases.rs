@@ -159,6 +159,7 @@ async fn claimers_at_the_same_moment_never_share_a_payment() {
                     }
                     assert!(batch.len() <= 5);
                     mine.extend(batch);
+                    assert!(mine.len() <= 60, "claimed again and again");
                 }
             })
         });

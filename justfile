@@ -1,0 +1,32 @@
+# What a person can do here. `just` alone lists it.
+
+_list:
+    @"{{ just_executable() }}" --list --unsorted
+
+# Gateway, signer service and sandbox rail in one process, tokens printed
+dev *args:
+    cargo run -- dev {{ args }}
+
+# The whole story, played and checked
+demo *args:
+    cargo run -- demo {{ args }}
+
+# All tests, on SQLite and PostgreSQL
+test *args:
+    cargo test {{ args }}
+
+# Clippy; every warning is an error
+lint:
+    cargo clippy --locked --all-targets -- -D warnings
+
+# Format the code
+fmt:
+    cargo fmt
+
+# API documentation, private items too; every warning is an error
+doc:
+    RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
+
+# Exactly what CI runs
+ci:
+    .ci/run
