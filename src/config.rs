@@ -204,7 +204,7 @@ impl Config {
             .add_source(environment)
             .build()
             .and_then(Layers::try_deserialize)
-            .map_err(|err| ConfigFault(err.to_string()))?;
+            .map_err(|err| ConfigFault(in_one_line(&err)))?;
         config.resolve_secrets()?;
         Ok(config)
     }
@@ -308,6 +308,13 @@ impl Config {
                 .map_err(|_| fault("rail.dedup", "must be \"none\", \"forever\" or a number of seconds")),
         }
     }
+}
+
+/// What is wrong with a file, without the excerpt that a parser shows: it may hold a secret.
+fn in_one_line(err: &config::ConfigError) -> String {
+    let text = err.to_string();
+    let told = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains('|'));
+    told.collect::<Vec<_>>().join(": ")
 }
 
 fn web_url(setting: &str, text: &str) -> Result<(), ConfigFault> {

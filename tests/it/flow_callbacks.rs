@@ -154,7 +154,7 @@ async fn garbage_that_is_well_signed_is_still_garbage() {
         let now = true_time();
         let long = "x".repeat(200);
         for (text, event) in [
-            ("".to_owned(), "evt_1"),
+            (String::new(), "evt_1"),
             ("{".to_owned(), "evt_1"),
             ("[]".to_owned(), "evt_1"),
             ("<html>".to_owned(), "evt_1"),

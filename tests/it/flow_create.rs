@@ -333,7 +333,7 @@ async fn b10_the_amount_is_exact_or_refused() {
 async fn b11_what_is_misspelt_or_of_the_wrong_type_is_named_and_refused() {
     let ok = r#""order_id":"order-1","amount":"1.00""#;
     let rows = [
-        (r#"{}"#.to_owned(), "INVALID_ARGUMENT", "order_id"),
+        ("{}".to_owned(), "INVALID_ARGUMENT", "order_id"),
         (format!(r#"{{{ok},"currrency":"EUR"}}"#), "INVALID_ARGUMENT", "currrency"),
         (format!(r#"{{{ok},"dry_run":true}}"#), "INVALID_ARGUMENT", "dry_run"),
         (r#"{"order_id":"order-1","Amount":"1.00"}"#.to_owned(), "AMOUNT_INVALID", "amount"),

@@ -370,8 +370,8 @@ async fn a_forged_decision_that_the_signer_service_keeps_is_refused_and_audited_
     each_with(Wishes::default().without_keys_at_the_service(), async |app: &mut App| {
         let payment = app.awaiting("order-1").await;
         let document = app.document("finance-1", "order-1", "approve", "").await;
-        let forger = SigningKey::from_seed(&[66; 32]);
-        let forged = sign_detached(&forger, &app.key_id("finance-1"), &document).unwrap();
+        let culprit = SigningKey::from_seed(&[66; 32]);
+        let forged = sign_detached(&culprit, &app.key_id("finance-1"), &document).unwrap();
         assert_eq!(app.decide_on_page("order-1", &document, &forged).await, 200, "the service can't tell");
         assert_eq!(app.deliver_callbacks().await, 1);
         for _ in 0..3 {

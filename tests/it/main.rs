@@ -28,5 +28,7 @@ mod flow_unreachable;
 mod harness;
 mod proof;
 mod schema;
+mod startup;
 mod store;
 mod tidy;
+mod trace;

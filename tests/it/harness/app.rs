@@ -206,7 +206,7 @@ impl App {
 
     /// Starts anew with every port as it should be.
     pub(crate) async fn behave(&mut self) {
-        (self.wishes.rail, self.wishes.signer) = (None, None);
+        self.wishes.signer = None;
         self.restart().await;
     }
 

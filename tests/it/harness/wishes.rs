@@ -18,15 +18,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::app::POLICY;
 
-type RailWrap = Arc<dyn Fn(Arc<dyn RailPort>) -> Arc<dyn RailPort> + Send + Sync>;
+type Settings = Arc<dyn Fn(&mut Config) + Send + Sync>;
 type SignerWrap = Arc<dyn Fn(Arc<dyn SignerPort>) -> Arc<dyn SignerPort> + Send + Sync>;
 
 /// What a test wants otherwise than usual.
 #[derive(Clone, Default)]
 pub(crate) struct Wishes {
     pub(super) policy: Option<String>,
-    pub(super) config: Option<Arc<dyn Fn(&mut Config) + Send + Sync>>,
-    pub(super) rail: Option<RailWrap>,
+    pub(super) config: Option<Settings>,
     pub(super) signer: Option<SignerWrap>,
     pub(super) keyless: bool,
 }
@@ -50,15 +49,6 @@ impl Wishes {
         self
     }
 
-    /// A scripted rail around the real one.
-    pub(crate) fn rail(
-        mut self,
-        wrap: impl Fn(Arc<dyn RailPort>) -> Arc<dyn RailPort> + Send + Sync + 'static,
-    ) -> Self {
-        self.rail = Some(Arc::new(wrap));
-        self
-    }
-
     /// A scripted signer service around the real one.
     pub(crate) fn signer(
         mut self,
@@ -79,7 +69,7 @@ pub(super) async fn build(
     let ambient = ambient(clock);
     let policy = parse_policy(wishes.policy.as_deref().unwrap_or(POLICY)).unwrap();
     let stop = CancellationToken::new();
-    if wishes.rail.is_none() && wishes.signer.is_none() {
+    if wishes.signer.is_none() {
         let gateway = Box::pin(Gateway::build(config, policy, &ambient, true)).await.unwrap();
         let journal = Arc::clone(&gateway.journal);
         let (config, ended) = (config.clone(), stop.clone());
@@ -90,8 +80,7 @@ pub(super) async fn build(
     let client = signer_client(config, &ambient);
     let switch: Arc<dyn PresencePort> = Arc::<SignerClient>::clone(&client);
     let signer = wishes.signer.as_ref().map_or_else(|| Arc::clone(&client) as _, |wrap| wrap(Arc::clone(&client) as _));
-    let real: Arc<dyn RailPort> = Arc::new(RailClient::from_config(config, Arc::clone(&ambient.clock)).unwrap());
-    let rail = wishes.rail.as_ref().map_or_else(|| Arc::clone(&real), |wrap| wrap(Arc::clone(&real)));
+    let rail: Arc<dyn RailPort> = Arc::new(RailClient::from_config(config, Arc::clone(&ambient.clock)).unwrap());
     let rules = app::rules(config, rail.as_ref(), &ambient).unwrap();
     let journal = Arc::new(Journal::new(Setup {
         store: store.clone(),

@@ -1,0 +1,349 @@
+//! Starting, failing to start, and being killed: the program as an operator meets it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use countersign::ambient::{Entropy as _, SystemEntropy};
+use countersign::cli::{Card, McpClient, ToolAnswer};
+use countersign::proof::{SigningKey, key_id_of, sign_detached};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::harness::app::CALLBACK_SECRET;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_countersign");
+
+/// A folder of a test, gone when the test is.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("countersign-start-{:016x}", SystemEntropy.u64()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// A whole good configuration in a file; each test changes one thing.
+fn good(folder: &Folder) -> String {
+    let policy = folder.write("policy.toml", crate::harness::app::POLICY);
+    let jwks = folder.write("jwks.json", &countersign::http::auth::Mint::from_seed(&[7; 32]).jwks());
+    let database = folder.0.join("gateway.db").display().to_string();
+    format!(
+        r#"
+[server]
+listen = "127.0.0.1:0"
+public_url = "http://127.0.0.1:9"
+[database]
+url = "sqlite://{database}"
+[auth]
+issuer = "https://issuer.test.invalid"
+jwks_file = "{jwks}"
+[policy]
+file = "{policy}"
+[signer]
+url = "http://127.0.0.1:9"
+api_key = "signer-api-key-for-tests"
+callback_secret = "{CALLBACK_SECRET}"
+[rail]
+url = "http://127.0.0.1:9"
+api_key = "rail-api-key-for-tests"
+"#
+    )
+}
+
+/// Runs `countersign serve` until it ends; kills it after five seconds.
+async fn serve(config: &str, environment: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(["serve", "--config", config]).kill_on_drop(true).stdin(Stdio::null());
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("COUNTERSIGN")) {
+        command.env_remove(name);
+    }
+    command.envs(environment.iter().copied());
+    tokio::time::timeout(Duration::from_secs(5), command.output())
+        .await
+        .unwrap_or_else(|_| panic!("it did not end within 5 s: {environment:?}"))
+        .unwrap()
+}
+
+/// One line on stderr that names `named`, and this exit code.
+fn refuses(what: &str, output: &Output, code: i32, named: &str) {
+    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{what}: {text}");
+    // Beside log lines, which are JSON.
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('{')).collect();
+    assert_eq!(lines.len(), 1, "{what}: one line: {text}");
+    let last = lines[0];
+    assert!(last.starts_with("countersign: ") && last.contains(named), "{what}: {text}");
+    assert!(last.len() < 400 && !last.contains("panicked"), "{what}: {last}");
+    assert!(output.stdout.is_empty(), "{what}");
+}
+
+#[tokio::test]
+async fn b23_a_setting_that_cannot_be_used_is_named_in_one_line() {
+    let folder = Folder::new();
+    let good = good(&folder);
+    let with = |from: &str, to: &str| {
+        assert!(good.contains(from), "{from}");
+        folder.write(&format!("c{:08x}.toml", SystemEntropy.u64() & 0xffff_ffff), &good.replacen(from, to, 1))
+    };
+    let api_key = "api_key = \"signer-api-key-for-tests\"";
+    let secret = format!("callback_secret = \"{CALLBACK_SECRET}\"");
+    let missing = "api_key_file = \"/nowhere/at/all\"";
+    let bad_policy = folder.write("bad.toml", &crate::harness::app::POLICY.replace("required = 1", "required = 9"));
+    let signing_agent = folder
+        .write("signing.toml", &crate::harness::app::POLICY.replace("agent = [", "agent = [\"confirm_signing\", "));
+    let policy = folder.0.join("policy.toml").display().to_string();
+    let jwks = folder.0.join("jwks.json").display().to_string();
+    let rows: Vec<(&str, String, &str)> = vec![
+        ("no file", "/nowhere/countersign.toml".to_owned(), "--config"),
+        ("not TOML", folder.write("not.toml", "[server\n"), "not.toml"),
+        ("a typo", with("[server]", "[server]\nlistn = \"x\""), "listn"),
+        ("a section that is none", with("[server]", "[sever]\nx = 1\n[server]"), "sever"),
+        ("a word for a number", with("[server]", "[server]\nbody_limit_bytes = \"many\""), "body_limit_bytes"),
+        ("no issuer", with("issuer = \"https://issuer.test.invalid\"", ""), "auth.issuer"),
+        ("no keys", with(&format!("jwks_file = \"{jwks}\""), ""), "auth.jwks_url"),
+        ("a keys file that is not there", with(&jwks, "/nowhere/jwks.json"), "auth.jwks_file"),
+        ("no signer URL", with("url = \"http://127.0.0.1:9\"\napi_key = \"signer", "api_key = \"signer"), "signer.url"),
+        (
+            "a signer URL that is none",
+            with("url = \"http://127.0.0.1:9\"\napi_key = \"signer", "url = \"nonsense\"\napi_key = \"signer"),
+            "signer.url",
+        ),
+        ("no signer key", with(api_key, ""), "signer.api_key"),
+        ("an empty signer key", with(api_key, "api_key = \"\""), "signer.api_key"),
+        ("a blank signer key", with(api_key, "api_key = \"                    \""), "signer.api_key"),
+        ("a short signer key", with(api_key, "api_key = \"short\""), "signer.api_key"),
+        ("a key file that is not there", with(api_key, missing), "signer.api_key_file"),
+        ("key and key file", with(api_key, &format!("{api_key}\n{missing}")), "signer.api_key"),
+        ("no callback secret", with(&secret, ""), "signer.callback_secret"),
+        ("an empty callback secret", with(&secret, "callback_secret = \"\""), "signer.callback_secret"),
+        ("three spaces", with(&secret, "callback_secret = \"   \""), "signer.callback_secret"),
+        ("only the prefix", with(&secret, "callback_secret = \"whsec_\""), "signer.callback_secret"),
+        (
+            "a secret that is not base64",
+            with(&secret, &format!("callback_secret = \"whsec_{}\"", "!".repeat(40))),
+            "signer.callback_secret",
+        ),
+        (
+            "a line end in it",
+            with(&secret, &format!("callback_secret = \"{CALLBACK_SECRET}\\n\"")),
+            "signer.callback_secret",
+        ),
+        (
+            "a secret whose quote is not closed",
+            with("api_key = \"rail-api-key-for-tests\"", "api_key = \"rail-api-key-for-tests"),
+            "line",
+        ),
+        ("no rail key", with("api_key = \"rail-api-key-for-tests\"", ""), "rail.api_key"),
+        ("no policy file", with(&policy, "/nowhere/policy.toml"), "policy.file"),
+        ("a quorum of nobody", with(&policy, &bad_policy), "required"),
+        ("an agent that could sign", with(&policy, &signing_agent), "confirm_signing"),
+        ("a currency that is none", with("[signer]", "[payments]\ncurrency = \"XXX\"\n[signer]"), "payments.currenc"),
+        ("a lease that is too short", with("[signer]", "[worker]\nlease_ms = 10\n[signer]"), "worker.lease_ms"),
+        ("an address that is none", with("127.0.0.1:0", "nonsense"), "server.listen"),
+    ];
+    for (what, config, named) in rows {
+        let output = serve(&config, &[]).await;
+        refuses(what, &output, 2, named);
+        let text = String::from_utf8(output.stderr).unwrap();
+        for secret in ["signer-api-key-for-tests", "rail-api-key-for-tests", &CALLBACK_SECRET[6..]] {
+            assert!(!text.contains(secret), "{what}: {text}");
+        }
+    }
+    let config = folder.write("good.toml", &good);
+    refuses("a typo in the environment", &serve(&config, &[("COUNTERSIGN__SERVER__LISTN", "x")]).await, 2, "listn");
+    refuses(
+        "a bad log filter",
+        &serve(&config, &[("COUNTERSIGN__TELEMETRY__LOG", "info,=,=")]).await,
+        2,
+        "telemetry.log",
+    );
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_named() {
+    let folder = Folder::new();
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let config = folder.write("taken.toml", &good(&folder).replace("127.0.0.1:0", &address));
+    let output = serve(&config, &[]).await;
+    refuses("taken", &output, 2, "server.listen");
+    assert!(String::from_utf8(output.stderr).unwrap().contains(&address));
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_be_opened_is_a_failure_of_its_own() {
+    let folder = Folder::new();
+    let config = folder.write("good.toml", &good(&folder));
+    for url in ["sqlite:///nowhere/at/all/gateway.db", "postgres://nobody:PASSWORD-IN-A-URL@127.0.0.1:1/nothing"] {
+        let output =
+            serve(&config, &[("COUNTERSIGN__DATABASE__URL", url), ("COUNTERSIGN__DATABASE__BUSY_TIMEOUT_MS", "1000")])
+                .await;
+        refuses(url, &output, 1, "database");
+        assert!(!String::from_utf8(output.stderr).unwrap().contains("PASSWORD"));
+    }
+}
+
+/// A child that is killed when the test ends, and the lines it says on its output.
+struct Running {
+    child: Child,
+    lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
+}
+
+fn spawn(arguments: &[&str], environment: &[(&str, &str)]) -> Running {
+    let mut command = Command::new(PROGRAM);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("COUNTERSIGN")) {
+        command.env_remove(name);
+    }
+    let mut child = command
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    Running { child, lines }
+}
+
+async fn is_up(url: &str) -> bool {
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    for _ in 0..100 {
+        if http.get(url).send().await.is_ok_and(|answer| answer.status() == 200) {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    false
+}
+
+#[tokio::test]
+async fn the_environment_goes_before_the_file_and_an_empty_variable_counts_as_unset() {
+    let folder = Folder::new();
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let config = folder.write("good.toml", &good(&folder));
+    let environment = [
+        ("COUNTERSIGN__SERVER__LISTEN", address.as_str()),
+        ("COUNTERSIGN__SIGNER__API_KEY", ""),
+        ("COUNTERSIGN__RAIL__API_KEY", "another-rail-key-of-tests"),
+    ];
+    let mut running = spawn(&["serve", "--config", &config], &environment);
+    assert!(is_up(&format!("http://{address}/healthz")).await, "it starts");
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let open = http
+        .post(format!("http://{address}/mcp"))
+        .header("content-type", "application/json")
+        .body(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#)
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(open.status(), 401, "never open");
+    // Asked to stop, it stops in order and in time.
+    let asked = Instant::now();
+    let pid = running.child.id().unwrap().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+    let ended = tokio::time::timeout(Duration::from_secs(10), running.child.wait()).await.unwrap().unwrap();
+    assert!(ended.success() && asked.elapsed() < Duration::from_secs(10), "{ended:?}");
+}
+
+#[tokio::test]
+async fn the_demo_holds_every_promise() {
+    let output = Command::new(PROGRAM).args(["demo", "--json"]).kill_on_drop(true).output();
+    let output = tokio::time::timeout(Duration::from_secs(90), output).await.unwrap().unwrap();
+    let story: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(story["held"], true, "{story:#}");
+    assert!(story["promises"].as_array().unwrap().len() > 10);
+    assert!(output.status.success());
+}
+
+/// A dev instance whose time is short.
+async fn dev(folder: &Path) -> (Running, Card) {
+    let quick = [
+        ("COUNTERSIGN__WORKER__TICK_MS", "20"),
+        ("COUNTERSIGN__WORKER__LEASE_MS", "1500"),
+        ("COUNTERSIGN__SIGNER__TOTAL_TIMEOUT_MS", "700"),
+        ("COUNTERSIGN__RAIL__TOTAL_TIMEOUT_MS", "700"),
+        ("COUNTERSIGN__RAIL__READ_LAG_MS", "100"),
+        ("COUNTERSIGN__RAIL__QUERY_BASE_MS", "100"),
+        ("COUNTERSIGN__NOTIFY__CHECK_EVERY_MS", "500"),
+        ("COUNTERSIGN__TELEMETRY__LOG", "off"),
+    ];
+    let folder = folder.display().to_string();
+    let mut running = spawn(&["dev", "--json", "--port", "0", "--data-dir", &folder], &quick);
+    let line = tokio::time::timeout(Duration::from_secs(20), running.lines.next_line()).await.unwrap().unwrap();
+    let card = serde_json::from_str(&line.expect("it starts")).unwrap();
+    (running, card)
+}
+
+async fn told(client: &McpClient, tool: &str, arguments: Value) -> Option<ToolAnswer> {
+    // A process that was killed answers nothing.
+    tokio::time::timeout(Duration::from_secs(5), client.call(tool, arguments)).await.ok()?.ok()
+}
+
+/// Proposes and countersigns an order, as far as the process lives.
+async fn pay(card: &Card, key: &SigningKey, order: &str) -> Option<()> {
+    let agent = McpClient::connect(&card.mcp_url, &card.tokens.agent).await.ok()?;
+    let signer = McpClient::connect(&card.mcp_url, &card.tokens.signer).await.ok()?;
+    let created = json!({"order_id": order, "amount": "199.00", "signer_id": "finance-1", "notify": true});
+    told(&agent, "create_payment", created).await?;
+    let approval = told(&signer, "get_approval", json!({"order_id": order})).await?;
+    let document = approval.body["to_sign"][0]["decision_document"].as_str()?.to_owned();
+    let jws = sign_detached(key, &key_id_of(&key.public()), &document).ok()?;
+    told(&signer, "confirm_signing", json!({"order_id": order, "signature": jws})).await?;
+    Some(())
+}
+
+#[tokio::test]
+async fn b21_killed_at_any_moment_the_payment_is_made_exactly_once() {
+    let folder = Folder::new();
+    for round in 0..5 {
+        let order = format!("order-{round}");
+        let after = Duration::from_millis(SystemEntropy.u64() % 260);
+        eprintln!("round {round}: killed after {after:?}");
+        let (mut running, card) = dev(&folder.0).await;
+        let pem = std::fs::read_to_string(&card.signers[0].key_file).unwrap();
+        let key = SigningKey::from_pem(&pem).unwrap();
+        let killed = async {
+            tokio::time::sleep(after).await;
+            running.child.kill().await.unwrap();
+        };
+        tokio::join!(pay(&card, &key, &order), killed);
+
+        // Started again on the same data; whatever was not answered is asked for again.
+        let (_running, card) = dev(&folder.0).await;
+        pay(&card, &key, &order).await;
+        let agent = McpClient::connect(&card.mcp_url, &card.tokens.agent).await.unwrap();
+        let deadline = Instant::now() + Duration::from_secs(15);
+        let done = loop {
+            let answer =
+                told(&agent, "get_payment_status", json!({"order_id": order, "wait_ms": 1_000})).await.unwrap();
+            if answer.text("status") == "EXECUTED" || Instant::now() > deadline {
+                break answer;
+            }
+        };
+        assert_eq!(done.text("status"), "EXECUTED", "{}", done.body);
+        let url = format!("{}/sandbox/ledger?reference={}", card.peers.rail, done.text("payment_id"));
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let ledger: Value = http.get(url).bearer_auth(&card.rail_api_key).send().await.unwrap().json().await.unwrap();
+        assert_eq!((&ledger["executions"], &ledger["balanced"]), (&json!(1), &json!(true)), "{ledger}");
+    }
+}
