@@ -68,9 +68,7 @@ pub struct Gateway {
 
 /// Opens the database that `config` names and brings its schema up to date.
 pub async fn open_store(config: &Config, clock: Arc<dyn Clock>) -> Result<Store, StartFault> {
-    let database = &config.database;
-    let store =
-        Store::open(database.url.expose_secret(), database.pool_size, ms(database.busy_timeout_ms), clock).await?;
+    let store = connect(config, clock).await?;
     store.migrate().await.map_err(|fault| StartFault::Migrate(cause(&fault)))?;
     Ok(store)
 }
@@ -86,7 +84,13 @@ pub async fn open_existing(config: &Config, clock: Arc<dyn Clock>) -> Result<Sto
             "there is no file {file}; name the database with COUNTERSIGN__DATABASE__URL or --config"
         )));
     }
-    open_store(config, clock).await
+    connect(config, clock).await
+}
+
+/// Opens the database that `config` names, its schema as it is.
+async fn connect(config: &Config, clock: Arc<dyn Clock>) -> Result<Store, StartFault> {
+    let database = &config.database;
+    Ok(Store::open(database.url.expose_secret(), database.pool_size, ms(database.busy_timeout_ms), clock).await?)
 }
 
 /// The policy in `config`'s file.

@@ -167,7 +167,7 @@ impl Http {
             let millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
             let status = raw.status();
             let span = tracing::Span::current();
-            span.record("http.response.status_code", status).record("outcome", raw.outcome());
+            span.record("http.response.status_code", status.map(i64::from)).record("outcome", raw.outcome());
             tracing::info!(
                 upstream.name = self.name,
                 method = method.as_str(),

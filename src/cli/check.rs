@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed};
-use crate::app::{journal, open_store, read_policy};
+use crate::app::{journal, open_existing, read_policy};
 use crate::http::auth::{KeySource, Verifier};
 
 /// Options of `check`.
@@ -42,7 +42,7 @@ impl Check {
                 if keys.has_keys() { Ok(()) } else { Err("none could be loaded from auth.jwks_url".to_owned()) }
             }),
         ));
-        match open_store(&config, Arc::clone(&ambient.clock)).await {
+        match open_existing(&config, Arc::clone(&ambient.clock)).await {
             Ok(store) => {
                 verdicts.push(("database", Ok(())));
                 let journal = journal(&config, policy, store.clone(), &ambient, false)?;

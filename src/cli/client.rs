@@ -47,7 +47,10 @@ impl McpClient {
         match connected {
             Ok(Ok(service)) => Ok(Self { service }),
             Ok(Err(err)) => {
-                Err(CallFault(format!("{url} does not answer as an MCP endpoint, or refuses the token: {err}")))
+                tracing::debug!(error = %err, "the handshake failed");
+                Err(CallFault(format!(
+                    "{url} does not answer as an MCP endpoint, or refuses the token; is the gateway running, and the token still good?"
+                )))
             }
             Err(_) => Err(CallFault(format!("{url} did not answer in time"))),
         }

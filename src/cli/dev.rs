@@ -41,8 +41,14 @@ const POLICY: &str = include_str!("../../config/policy.toml");
 impl Dev {
     pub(super) async fn run(self) -> Result<(), CommandFault> {
         let mut config = Config::load(None)?;
-        "text".clone_into(&mut config.telemetry.log_form);
-        "dev".clone_into(&mut config.telemetry.environment);
+        // A person reads this; the environment may still say otherwise.
+        let unset = |name: &str| std::env::var_os(name).is_none();
+        if unset("COUNTERSIGN__TELEMETRY__LOG_FORM") {
+            "text".clone_into(&mut config.telemetry.log_form);
+        }
+        if unset("COUNTERSIGN__TELEMETRY__ENVIRONMENT") {
+            "dev".clone_into(&mut config.telemetry.environment);
+        }
         let guard = telemetry::init(&config.telemetry)?;
         let ambient = ambient();
         let home = Home::open(&self.data_dir, ambient.entropy.as_ref())?;

@@ -33,7 +33,10 @@ pub(super) struct SandboxRail {
 
 impl SandboxRail {
     pub(super) async fn run(self) -> Result<(), CommandFault> {
-        let config = Config::load(None)?;
+        let mut config = Config::load(None)?;
+        if std::env::var_os("COUNTERSIGN__TELEMETRY__SERVICE_NAME").is_none() {
+            "countersign-sandbox".clone_into(&mut config.telemetry.service_name);
+        }
         let guard = telemetry::init(&config.telemetry)?;
         let api_key = secret(&self.api_key_file)?;
         if api_key.expose_secret().len() < 16 {

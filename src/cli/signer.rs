@@ -70,7 +70,10 @@ const fn yes() -> bool {
 
 impl Signer {
     pub(super) async fn run(self) -> Result<(), CommandFault> {
-        let config = Config::load(None)?;
+        let mut config = Config::load(None)?;
+        if std::env::var_os("COUNTERSIGN__TELEMETRY__SERVICE_NAME").is_none() {
+            "countersign-signer".clone_into(&mut config.telemetry.service_name);
+        }
         let guard = telemetry::init(&config.telemetry)?;
         let listener = bind("--listen", &self.listen).await?;
         let settings = SignerSettings {

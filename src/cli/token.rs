@@ -60,6 +60,11 @@ impl Token {
                 })
             })
             .collect::<Result<Vec<_>, _>>()?;
+        if roles.contains(&Role::Agent) && roles.len() > 1 {
+            return Err(CommandFault::Unusable(
+                "--role: a token of an agent can hold no other role; the gateway would refuse it".to_owned(),
+            ));
+        }
         let audience = match self.audience {
             Some(audience) => audience,
             None => Card::read(&self.data_dir)?.mcp_url,

@@ -49,7 +49,7 @@ impl Journal {
     ///
     /// *Errors*: `SIGNATURE_INVALID`, `SIGNER_NOT_ELIGIBLE`, `SELF_APPROVAL_FORBIDDEN`, `NONCE_CONSUMED`,
     /// `PAYMENT_EXPIRED`, `PAYMENT_TERMINAL`, `PAYMENT_ON_MANUAL_HOLD`; each is audited.
-    #[tracing::instrument(name = "journal.decision.take", skip_all)]
+    #[tracing::instrument(name = "journal.decision.take", skip_all, fields(payment.id))]
     pub async fn decide_as(
         &self,
         who: &Principal,

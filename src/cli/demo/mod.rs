@@ -14,7 +14,7 @@ use story::Story;
 /// Options of `demo`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  countersign demo            a readable account; takes about 20 seconds\n  countersign demo --json     one JSON object at the end\n\nPlays over real MCP and HTTP against a dev instance of its own, in a temporary folder and on free ports,\nand kills that instance once between the intent and the commit of a payment.\nExit 0 only if every promise was seen to hold."
+    after_help = "Example:\n  countersign demo            a readable account; takes about 15 seconds\n  countersign demo --json     one JSON object at the end\n\nPlays over real MCP and HTTP against a dev instance of its own, in a temporary folder and on free ports,\nand kills that instance once between the intent and the commit of a payment.\nExit 0 only if every promise was seen to hold."
 )]
 pub(super) struct Demo {
     /// Print one JSON object at the end instead of an account

@@ -34,7 +34,7 @@ pub(super) enum Actor {
     Operator,
 }
 
-/// Settings that make the story short: attempts by the second, leases of three.
+/// Settings that make the story short: attempts by the second, leases just longer than a call.
 const QUICK: [(&str, &str); 9] = [
     ("COUNTERSIGN__NOTIFY__ATTEMPTS", "3"),
     ("COUNTERSIGN__NOTIFY__BASE_MS", "800"),

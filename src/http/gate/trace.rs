@@ -64,6 +64,7 @@ impl CallTrace {
             network.transport = "tcp",
             network.protocol.name = "http",
             countersign.request_id = request_id,
+            countersign.payment.id = Empty,
             "error.type" = Empty,
         );
         let meta = envelope.meta_traceparent.as_deref().filter(|text| is_traceparent(text));
