@@ -239,17 +239,20 @@ async fn a_quorum_of_two_needs_two_people() {
 #[tokio::test]
 async fn identical_decisions_at_the_same_moment_are_one() {
     each(async |app: &mut App| {
-        let payment = app.awaiting("order-1").await;
-        let document = app.document("finance-1", "order-1", "approve", "").await;
-        let jws = app.jws("finance-1", &document);
-        let calls = (0..8).map(|_| app.confirm("finance-1", "order-1", &jws));
-        let answers = futures::future::join_all(calls).await;
-        assert!(answers.iter().all(|answer| answer.status() == "SIGNED"), "{answers:?}");
-        let fresh = answers.iter().filter(|answer| answer.body["idempotent_replayed"].is_null()).count();
-        assert_eq!((fresh, app.rows("decisions").await), (1, 1));
-        assert_eq!(app.audit().await.iter().filter(|facts| facts.event == "decision.approve").count(), 1);
-        app.settle().await;
-        assert_eq!(app.executions(&payment).await, 1);
+        for round in 0..8_usize {
+            let order = format!("order-{round}");
+            let payment = app.awaiting(&order).await;
+            let document = app.document("finance-1", &order, "approve", "").await;
+            let jws = app.jws("finance-1", &document);
+            let calls = (0..8).map(|_| app.confirm("finance-1", &order, &jws));
+            let answers = futures::future::join_all(calls).await;
+            assert!(answers.iter().all(|answer| answer.status() == "SIGNED"), "{answers:?}");
+            let fresh = answers.iter().filter(|answer| answer.body["idempotent_replayed"].is_null()).count();
+            assert_eq!((fresh, app.rows("decisions").await), (1, round + 1));
+            app.settle().await;
+            assert_eq!(app.executions(&payment).await, 1);
+        }
+        assert_eq!(app.audit().await.iter().filter(|facts| facts.event == "decision.approve").count(), 8);
     })
     .await;
 }

@@ -99,9 +99,10 @@ pub(crate) struct App {
     wishes: Wishes,
     keys: BTreeMap<&'static str, SigningKey>,
     sandbox: Sandbox,
-    folder: PathBuf,
     running: Option<(CancellationToken, JoinHandle<()>)>,
     finished: bool,
+    /// Dropped last: the services' files are in it.
+    _folder: Folder,
 }
 
 impl App {
@@ -189,9 +190,9 @@ impl App {
             wishes,
             keys,
             sandbox,
-            folder,
             running: Some(running),
             finished: false,
+            _folder: Folder(folder),
         }
     }
 
@@ -511,8 +512,22 @@ impl App {
 
 impl Drop for App {
     fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.folder));
         assert!(self.finished || std::thread::panicking(), "a test must end with App::finish");
+    }
+}
+
+/// A folder that is gone when the test is.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // sqlx's threads may still be closing files in it.
+        for _ in 0..20 {
+            match std::fs::remove_dir_all(&self.0) {
+                Err(err) if err.kind() != std::io::ErrorKind::NotFound => std::thread::sleep(Duration::from_millis(5)),
+                _ => return,
+            }
+        }
     }
 }
 
