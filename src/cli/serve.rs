@@ -48,8 +48,9 @@ impl Serve {
         config.worker.enabled &= !self.no_worker;
         let guard = telemetry::init(&config.telemetry)?;
         let policy = read_policy(&config)?;
-        let gateway = Gateway::build(&config, policy, &ambient(), false).await?;
+        // First: a second instance by mistake must not touch the database.
         let listener = bind("server.listen", &config.server.listen).await?;
+        let gateway = Gateway::build(&config, policy, &ambient(), false).await?;
         let stop = stop_on_signals().map_err(failed)?;
         tracing::info!(
             listen = config.server.listen,
