@@ -87,6 +87,7 @@ pub(super) async fn build(
         signer,
         rail,
         presence: Some(switch),
+        webhooks: app::webhooks(config, &ambient).await.unwrap(),
         clock: Arc::clone(&ambient.clock),
         entropy: Arc::clone(&ambient.entropy),
         policy,
