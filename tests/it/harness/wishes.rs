@@ -111,7 +111,7 @@ pub(super) async fn build(
     (journal, (stop, task))
 }
 
-pub(super) fn ambient(clock: &Arc<ShiftedClock>) -> Ambient {
+pub(crate) fn ambient(clock: &Arc<ShiftedClock>) -> Ambient {
     Ambient { clock: Arc::clone(clock) as _, entropy: Arc::new(SystemEntropy) }
 }
 
