@@ -143,7 +143,9 @@ async fn what_came_too_late_or_is_no_target_is_not_sent() {
         (client.targets()[0].as_str(), Duration::ZERO, "too_late"),
         ("http://elsewhere.example/", Duration::from_secs(5), "not_a_target"),
     ] {
-        let Delivery::Missed(miss) = client.post(&posting_for_test(target, "{}", within)).await else { panic!("{told}") };
+        let Delivery::Missed(miss) = client.post(&posting_for_test(target, "{}", within)).await else {
+            panic!("{told}")
+        };
         assert_eq!(miss.to_string(), told);
     }
     assert_eq!(*script.connections.lock().unwrap(), 0);

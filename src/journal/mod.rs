@@ -47,13 +47,13 @@ pub use create::{CreateRequest, Created};
 pub use decide::{Decision, Source, Verdict};
 pub use explain::{Diagnosis, Finding};
 pub use manual::{Attested, Verb};
+#[cfg(test)]
+pub(crate) use outbox::posting_for_test;
 pub use outbox::{Deliveries, PLACES, Posting};
 pub use person::KeyEnrolment;
 pub use reach::Reaching;
 pub use reading::{Approval, ApprovalForm, Page, Selector};
 pub use recorded::Recorded;
-#[cfg(test)]
-pub(crate) use outbox::posting_for_test;
 #[cfg(test)]
 pub(crate) use recorded::for_test;
 pub use rules::{EventRules, Rules, resend_window, settle_after};

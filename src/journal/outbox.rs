@@ -200,11 +200,7 @@ impl Journal {
     }
 
     /// The outcome's word for log and metric, and why.
-    async fn settle_event(
-        &self,
-        posting: &Posting,
-        delivery: &Delivery,
-    ) -> Result<(&'static str, String), StoreFault> {
+    async fn settle_event(&self, posting: &Posting, delivery: &Delivery) -> Result<(&'static str, String), StoreFault> {
         let mut tx = self.store.begin().await?;
         let (outcome, reason) = match delivery {
             Delivery::Taken => ("delivered", String::new()),

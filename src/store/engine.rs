@@ -286,8 +286,9 @@ pub(super) const POSTGRES_EVENT_DUE: &str = "SELECT MIN(next_at), CAST(EXTRACT(E
 
 /// The claim of due rows: oldest first, none that another holds.
 ///
-/// The lease predicate stands in the sub-select and outside, so that a row claimed in between is
-/// not claimed again.
+/// The lease predicate stands where rows are chosen and where they are changed, so that a row claimed in
+/// between is not claimed again. PostgreSQL chooses in a CTE, which runs once: a sub-select may be run for
+/// each row, and one that skips what it has locked itself yields others, beyond the limit.
 pub(super) const fn claim_statement(engine: Engine) -> &'static str {
     match engine {
         Engine::Sqlite => {
@@ -297,9 +298,10 @@ pub(super) const fn claim_statement(engine: Engine) -> &'static str {
              RETURNING payment_id"
         }
         Engine::Postgres => {
-            "UPDATE payments SET lease_owner = $1, lease_token = $2, lease_until = $3 \
-             WHERE lease_until <= $4 AND payment_id IN (SELECT payment_id FROM payments \
+            "WITH due AS MATERIALIZED (SELECT payment_id FROM payments \
                WHERE next_wake_at <= $4 AND lease_until <= $4 ORDER BY next_wake_at LIMIT $5 FOR UPDATE SKIP LOCKED) \
+             UPDATE payments SET lease_owner = $1, lease_token = $2, lease_until = $3 \
+             WHERE lease_until <= $4 AND payment_id IN (SELECT payment_id FROM due) \
              RETURNING payment_id"
         }
     }
@@ -317,9 +319,10 @@ pub(super) const fn claim_events_statement(engine: Engine) -> &'static str {
              RETURNING event_id, target, payment_id, type, body, attempts"
         }
         Engine::Postgres => {
-            "UPDATE outbox SET lease_token = $1, lease_until = $2, next_at = $2, attempts = attempts + 1 \
-             WHERE target = $3 AND state = 'pending' AND next_at <= $4 AND lease_until <= $4 AND event_id IN (SELECT event_id FROM outbox \
+            "WITH due AS MATERIALIZED (SELECT event_id FROM outbox \
                WHERE target = $3 AND state = 'pending' AND next_at <= $4 AND lease_until <= $4 ORDER BY next_at LIMIT $5 FOR UPDATE SKIP LOCKED) \
+             UPDATE outbox SET lease_token = $1, lease_until = $2, next_at = $2, attempts = attempts + 1 \
+             WHERE target = $3 AND state = 'pending' AND next_at <= $4 AND lease_until <= $4 AND event_id IN (SELECT event_id FROM due) \
              RETURNING event_id, target, payment_id, type, body, attempts"
         }
     }

@@ -92,10 +92,12 @@ pub struct ListedEvent {
 impl Session {
     /// Events, the latest first; of one state, or of any for `""`.
     pub async fn events(&mut self, state: &str, most: i64) -> Result<Vec<ListedEvent>, StoreFault> {
-        Ok(on!(self, conn => sqlx::query_as("SELECT event_id, target, tenant, payment_id, version, type, state, attempts, next_at, \
+        Ok(
+            on!(self, conn => sqlx::query_as("SELECT event_id, target, tenant, payment_id, version, type, state, attempts, next_at, \
                 last_error, created_at, delivered_at \
               FROM outbox WHERE ($1 = '' OR state = $1) ORDER BY event_id DESC, target LIMIT $2")
-            .bind(state).bind(most).fetch_all(conn).await)?)
+            .bind(state).bind(most).fetch_all(conn).await)?,
+        )
     }
 }
 

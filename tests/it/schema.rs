@@ -301,7 +301,8 @@ async fn hot_statements_read_an_index_and_sort_nothing_big() {
                 for plan in plans(&mut raw, engine, name, statement).await {
                     println!("{engine} {name} analyzed={analyzed}\n{plan}\n");
                     assert!(plan.contains(index), "{engine}: {name} (analyzed: {analyzed}):\n{plan}");
-                    let scan = plan.contains("Seq Scan") || plan.contains("SCAN payments") || plan.contains("SCAN outbox");
+                    let scan =
+                        plan.contains("Seq Scan") || plan.contains("SCAN payments") || plan.contains("SCAN outbox");
                     assert!(!scan, "{engine}: {name} (analyzed: {analyzed}):\n{plan}");
                 }
             }
