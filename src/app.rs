@@ -8,15 +8,15 @@ use secrecy::ExposeSecret as _;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::adapters::{RailClient, SignerClient};
+use crate::adapters::{RailClient, SignerClient, WebhookClient};
 use crate::ambient::{Clock, Entropy};
 use crate::config::{Config, ConfigFault, ms};
-use crate::domain::{Account, Backoff, Currency, Policy, Refusal, Timing};
+use crate::domain::{Account, Backoff, Currency, Policy, Refusal, Schedule, Timing};
 use crate::http::auth::{KeySource, Verifier};
 use crate::http::gate::Gate;
 use crate::http::serve::{Serving, serve};
-use crate::journal::ports::{PresencePort, RailPort, SignerPort};
-use crate::journal::{Journal, Rules, Setup, resend_window, settle_after};
+use crate::journal::ports::{PresencePort, RailPort, SignerPort, WebhookPort};
+use crate::journal::{EventRules, Journal, Rules, Setup, resend_window, settle_after};
 use crate::store::{Store, StoreFault};
 use crate::tools::names;
 use crate::{http, worker};
@@ -107,7 +107,7 @@ pub fn parse_policy(text: &str) -> Result<Policy, ConfigFault> {
 }
 
 /// A journal over real adapters; `presence` also wires the dev profile's switch.
-pub fn journal(
+pub async fn journal(
     config: &Config,
     policy: Policy,
     store: Store,
@@ -117,17 +117,26 @@ pub fn journal(
     let signer = Arc::new(SignerClient::from_config(config, Arc::clone(&ambient.clock), Arc::clone(&ambient.entropy))?);
     let rail = Arc::new(RailClient::from_config(config, Arc::clone(&ambient.clock))?);
     let switch: Arc<dyn PresencePort> = Arc::<SignerClient>::clone(&signer);
+    let webhooks = webhooks(config, ambient).await?;
     let rules = rules(config, rail.as_ref(), ambient)?;
     Ok(Arc::new(Journal::new(Setup {
         store,
         signer: signer as Arc<dyn SignerPort>,
         rail: rail as Arc<dyn RailPort>,
         presence: presence.then_some(switch),
+        webhooks,
         clock: Arc::clone(&ambient.clock),
         entropy: Arc::clone(&ambient.entropy),
         policy,
         rules,
     })))
+}
+
+/// Those who are told of payments; a target that must not be reached is refused now.
+pub async fn webhooks(config: &Config, ambient: &Ambient) -> Result<Arc<dyn WebhookPort>, ConfigFault> {
+    let client = WebhookClient::from_config(config, Arc::clone(&ambient.clock))?;
+    client.look_up().await?;
+    Ok(Arc::new(client))
 }
 
 /// The spans and defaults of `config`.
@@ -182,6 +191,11 @@ pub fn rules(config: &Config, rail: &dyn RailPort, ambient: &Ambient) -> Result<
         payer: Account::parse("payer_account", &config.payments.payer_account)
             .map_err(setting("payments.payer_account"))?,
         batch: config.worker.batch.into(),
+        events: EventRules {
+            schedule: Schedule::new(config.webhooks.schedule_s.iter().copied().map(Duration::from_secs).collect()),
+            send_within: ms(config.worker.lease_ms),
+            lease: ms(config.worker.lease_ms.saturating_add(config.webhooks.timeout_ms)),
+        },
     })
 }
 
@@ -191,7 +205,7 @@ impl Gateway {
     /// *Errors*: the first thing that can't be used; nothing listens then.
     pub async fn build(config: &Config, policy: Policy, ambient: &Ambient, presence: bool) -> Result<Self, StartFault> {
         let store = open_store(config, Arc::clone(&ambient.clock)).await?;
-        let journal = journal(config, policy, store.clone(), ambient, presence)?;
+        let journal = journal(config, policy, store.clone(), ambient, presence).await?;
         let source = KeySource::of(&config.auth);
         let verifier =
             Arc::new(Verifier::new(&config.auth, config.audience(), Arc::clone(&ambient.clock), source).await?);

@@ -1,4 +1,4 @@
-//! The loop around the journal's due work.
+//! The loops around the journal's due work: one for payments, one for each target of events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,15 +6,28 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::journal::Journal;
+use crate::journal::{Journal, PLACES};
 
-/// Attends to due payments until `stop` turns; looks every `every`, and at once when this process made
-/// something due.
+/// How long deliveries under way may take to end when the process stops.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Attends to due payments and delivers events until `stop` turns.
+///
+/// The loops share nothing but the database: no receiver of events can hold up a payment or another
+/// receiver. *Crash*: nothing is kept here.
+pub async fn run(journal: Arc<Journal>, every: Duration, stop: CancellationToken) {
+    let targets = journal.webhook_targets().iter().cloned();
+    let events = targets.map(|target| events(Arc::clone(&journal), target, every, stop.clone()));
+    let events = futures::future::join_all(events);
+    tokio::join!(payments(Arc::clone(&journal), every, stop.clone()), events);
+}
+
+/// Attends to due payments; looks every `every`, and at once when this process made something due.
 ///
 /// At most as many payments as a batch holds are attended to at once; a place that becomes free is taken
 /// by the next, so a slow rail or signer service holds up only what it is asked about. What is under way
-/// ends before this returns. *Crash*: nothing is kept here.
-pub async fn run(journal: Arc<Journal>, every: Duration, stop: CancellationToken) {
+/// ends before this returns.
+async fn payments(journal: Arc<Journal>, every: Duration, stop: CancellationToken) {
     let most = usize::try_from(journal.rules().batch).unwrap_or(1).max(1);
     let mut under_way: JoinSet<bool> = JoinSet::new();
     // Whether something went well since the last look: it may have made more due.
@@ -55,4 +68,40 @@ async fn take(journal: &Arc<Journal>, under_way: &mut JoinSet<bool>, most: usize
             false
         }
     }
+}
+
+/// Delivers one target's events, at most [`PLACES`] at once.
+///
+/// What is under way when `stop` turns gets [`GRACE`]; the rest comes due again when its lease ends.
+async fn events(journal: Arc<Journal>, target: String, every: Duration, stop: CancellationToken) {
+    let mut news = journal.event_news();
+    let mut under_way: JoinSet<bool> = JoinSet::new();
+    let mut again = true;
+    while !stop.is_cancelled() {
+        let free = PLACES.saturating_sub(under_way.len());
+        if again && free > 0 {
+            again = match journal.claim_events(&target, free).await {
+                Ok(claimed) => {
+                    let full = claimed.len() == free;
+                    for posting in claimed {
+                        let journal = Arc::clone(&journal);
+                        under_way.spawn(async move { journal.deliver(&posting).await });
+                    }
+                    full
+                }
+                Err(refusal) => {
+                    tracing::warn!(error = %refusal, "the database could not be asked for events; it is asked again");
+                    false
+                }
+            };
+        }
+        tokio::select! {
+            () = stop.cancelled() => {}
+            Some(_) = under_way.join_next(), if !under_way.is_empty() => again = true,
+            Ok(()) = news.changed() => again = true,
+            () = tokio::time::sleep(every) => again = true,
+        }
+    }
+    let ended = async { while under_way.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(GRACE, ended).await;
 }

@@ -312,15 +312,20 @@ fn unanswered(err: &reqwest::Error) -> Raw {
     }))
 }
 
-/// Reads `Retry-After` (RFC 9110 section 10.2.3): seconds, or an HTTP date.
+/// Reads `Retry-After`, at most [`MAX_RETRY_AFTER`].
 pub(super) fn retry_after(value: &HeaderValue, now: Timestamp) -> Option<Duration> {
+    retry_after_within(value, now, MAX_RETRY_AFTER)
+}
+
+/// Reads `Retry-After` (RFC 9110 section 10.2.3): seconds, or an HTTP date; at most `longest`.
+pub(super) fn retry_after_within(value: &HeaderValue, now: Timestamp, longest: Duration) -> Option<Duration> {
     let text = value.to_str().ok()?.trim();
     let wait = if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
         // Digits that fit in no number are a very long time.
-        text.parse().map_or(MAX_RETRY_AFTER, Duration::from_secs)
+        text.parse().map_or(longest, Duration::from_secs)
     } else {
         let at = chrono::DateTime::parse_from_rfc2822(text).ok()?;
         Timestamp::from_micros(at.timestamp_micros()).since(now)
     };
-    Some(wait.min(MAX_RETRY_AFTER))
+    Some(wait.min(longest))
 }

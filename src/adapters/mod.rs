@@ -2,17 +2,20 @@
 //!
 //! [`SignerClient`] implements the signer service's port (docs/signer-contract.md) and
 //! [`RailClient`] the rail's (docs/rail-contract.md). Both stand on one HTTP client that sends a
-//! side effect at most once a try and never again behind anyone's back.
+//! side effect at most once a try and never again behind anyone's back. [`WebhookClient`] tells others
+//! of events (docs/webhooks.md); it has a client of its own for each target, which chooses addresses.
 //!
 //! *Invariant*: nothing here decides about a payment. An answer is told apart by what it proves,
 //! and what proves nothing is `Unknown`.
 
+mod address;
 mod http;
 mod rail;
 #[cfg(test)]
 mod script;
 mod signer;
 mod verdict;
+mod webhook;
 mod wire;
 
 #[cfg(test)]
@@ -23,7 +26,10 @@ mod rail_tests;
 mod sandbox_tests;
 #[cfg(test)]
 mod signer_tests;
+#[cfg(test)]
+mod webhook_tests;
 
 pub use http::{Endpoint, EndpointFault};
 pub use rail::RailClient;
 pub use signer::SignerClient;
+pub use webhook::WebhookClient;

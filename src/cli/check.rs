@@ -45,7 +45,7 @@ impl Check {
         match open_existing(&config, Arc::clone(&ambient.clock)).await {
             Ok(store) => {
                 verdicts.push(("database", Ok(())));
-                let journal = journal(&config, policy, store.clone(), &ambient, false)?;
+                let journal = journal(&config, policy, store.clone(), &ambient, false).await?;
                 let told = |answer: Result<Result<(), crate::journal::ports::Trouble>, _>| match answer {
                     Ok(Ok(())) => Ok(()),
                     Ok(Err(trouble)) => Err(trouble.to_string()),

@@ -14,6 +14,7 @@ mod sign;
 mod signer;
 mod token;
 mod verify;
+mod webhooks;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -66,6 +67,9 @@ enum Command {
     /// Check what is stored, trusting nobody
     #[command(subcommand)]
     Verify(verify::Verify),
+    /// Events for webhooks: what became of them, and another try
+    #[command(subcommand)]
+    Webhooks(webhooks::Webhooks),
 }
 
 /// Why a command did not do what it was asked.
@@ -142,5 +146,6 @@ async fn run(command: Command) -> Result<(), CommandFault> {
         Command::Token(token) => token.run(),
         Command::Sign(sign) => Box::pin(sign.run()).await,
         Command::Verify(verify) => Box::pin(verify.run()).await,
+        Command::Webhooks(webhooks) => Box::pin(webhooks.run()).await,
     }
 }

@@ -79,7 +79,7 @@ impl Worker {
         let ambient = ambient();
         let policy = read_policy(&config)?;
         let store = open_store(&config, Arc::clone(&ambient.clock)).await?;
-        let journal = journal(&config, policy, store.clone(), &ambient, false)?;
+        let journal = journal(&config, policy, store.clone(), &ambient, false).await?;
         let stop = stop_on_signals().map_err(failed)?;
         tracing::info!("working");
         worker::run(journal, ms(config.worker.tick_ms), stop).await;

@@ -39,6 +39,26 @@ impl Backoff {
     }
 }
 
+/// Waits listed one by one, the first before the first attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schedule(Vec<Duration>);
+
+impl Schedule {
+    /// A schedule with one attempt for each wait.
+    pub const fn new(waits: Vec<Duration>) -> Self {
+        Self(waits)
+    }
+
+    /// The wait after `done` attempts, or `None` when they are used up.
+    ///
+    /// Never shorter than listed, and up to a fifth longer by `roll`, any random number.
+    pub fn after(&self, done: usize, roll: u64) -> Option<Duration> {
+        let wait = *self.0.get(done)?;
+        let fifth = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX) / 5;
+        Some(wait.saturating_add(Duration::from_micros(roll.checked_rem(fifth.saturating_add(1)).unwrap_or(0))))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,5 +82,18 @@ mod tests {
         }
         assert_eq!(longest(6), None);
         assert_eq!(longest(7), None);
+    }
+
+    #[test]
+    fn a_schedule_never_waits_less_than_listed_and_ends() {
+        let schedule = Schedule::new([0, 5, 300].map(Duration::from_secs).to_vec());
+        for (done, wait) in [(0, 0), (1, 5), (2, 300)] {
+            for roll in [0, 1, 12_345, u64::MAX] {
+                let after = schedule.after(done, roll).unwrap();
+                let least = Duration::from_secs(wait);
+                assert!(after >= least && after <= least + least / 5, "attempt {done}: {after:?}");
+            }
+        }
+        assert_eq!(schedule.after(3, 0), None);
     }
 }

@@ -98,6 +98,10 @@ minted!(
     EffectId, "eff_"
 );
 minted!(
+    /// An event for webhooks.
+    EventId, "evt_"
+);
+minted!(
     /// A signer's decision.
     DecisionId, "dec_"
 );

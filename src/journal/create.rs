@@ -62,7 +62,7 @@ impl Journal {
     ///
     /// *Errors*: `CURRENCY_UNSUPPORTED`, `AMOUNT_*`, `SIGNER_NOT_ELIGIBLE`, `IDEMPOTENCY_KEY_REUSED`,
     /// `ORDER_ALREADY_HAS_PAYMENT`, `PAYMENT_TERMINAL`, `STORE_UNAVAILABLE`; nothing is written then.
-    /// *Crash*: payment, challenges, key and audit are one transaction.
+    /// *Crash*: payment, challenges, key, event and audit are one transaction.
     #[tracing::instrument(name = "journal.payment.create", skip_all, fields(order.id = %request.order_id, payment.id))]
     pub async fn create(&self, who: &Principal, request: CreateRequest) -> Result<Created, Refusal> {
         let draft = self.draft(request)?;
@@ -161,6 +161,7 @@ impl Journal {
             bind(&mut tx, scope, key, &payment).await?;
         }
         self.insert_challenges(&mut tx, &payment).await?;
+        self.enqueue(&mut tx, &payment).await?;
         tx.audit(AuditNote {
             tenant: tenant.to_owned(),
             payment_id: payment.terms.payment_id.to_string(),
@@ -175,6 +176,7 @@ impl Journal {
         tx.commit().await?;
         tracing::Span::current().record("payment.id", payment.terms.payment_id.as_str());
         crate::telemetry::metrics::metrics().transition(payment.status.as_str());
+        self.news.send_replace(());
         if let Some(applied) = &superseded {
             self.announce(applied);
         }

@@ -25,6 +25,7 @@ mod execute;
 mod explain;
 mod inbox;
 mod manual;
+mod outbox;
 mod person;
 pub mod ports;
 mod reach;
@@ -37,7 +38,7 @@ mod work;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 pub use crate::store::{AuditRow, Lease};
 pub use audit::Evidence;
@@ -46,20 +47,23 @@ pub use create::{CreateRequest, Created};
 pub use decide::{Decision, Source, Verdict};
 pub use explain::{Diagnosis, Finding};
 pub use manual::{Attested, Verb};
+#[cfg(test)]
+pub(crate) use outbox::posting_for_test;
+pub use outbox::{Deliveries, PLACES, Posting};
 pub use person::KeyEnrolment;
 pub use reach::Reaching;
 pub use reading::{Approval, ApprovalForm, Page, Selector};
 pub use recorded::Recorded;
 #[cfg(test)]
 pub(crate) use recorded::for_test;
-pub use rules::{Rules, resend_window, settle_after};
+pub use rules::{EventRules, Rules, resend_window, settle_after};
 pub use work::Progress;
 
 use crate::ambient::{Clock, Entropy};
 use crate::domain::{Applied, Effect, Event, LeaseToken, Moment, Payment, Policy, Refusal, apply};
 use crate::store::{AuditNote, Guard, Store, Tx};
 use crate::telemetry::metrics::metrics;
-use ports::{PresencePort, RailPort, SignerPort};
+use ports::{PresencePort, RailPort, SignerPort, WebhookPort};
 
 /// What a journal is made of.
 #[derive(Debug)]
@@ -72,6 +76,8 @@ pub struct Setup {
     pub rail: Arc<dyn RailPort>,
     /// The reference signer service's presence switch, in the dev profile.
     pub presence: Option<Arc<dyn PresencePort>>,
+    /// Who is told of payments.
+    pub webhooks: Arc<dyn WebhookPort>,
     /// The time of day, beside the store's own.
     pub clock: Arc<dyn Clock>,
     /// Randomness.
@@ -89,28 +95,33 @@ pub struct Journal {
     signer: Arc<dyn SignerPort>,
     rail: Arc<dyn RailPort>,
     presence: Option<Arc<dyn PresencePort>>,
+    webhooks: Arc<dyn WebhookPort>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     policy: ArcSwap<Policy>,
     rules: Rules,
     /// Told when a row became due in this process; the worker's loop waits on it.
     due: Notify,
+    /// Turns when this process wrote an event; the delivery loops wait on it.
+    news: watch::Sender<()>,
 }
 
 impl Journal {
     /// A journal over `setup`.
     pub fn new(setup: Setup) -> Self {
-        let Setup { store, signer, rail, presence, clock, entropy, policy, rules } = setup;
+        let Setup { store, signer, rail, presence, webhooks, clock, entropy, policy, rules } = setup;
         Self {
             store,
             signer,
             rail,
             presence,
+            webhooks,
             clock,
             entropy,
             policy: ArcSwap::from_pointee(policy),
             rules,
             due: Notify::new(),
+            news: watch::Sender::new(()),
         }
     }
 
@@ -158,13 +169,17 @@ impl Journal {
 
     /// Applies `event` to `before` inside `tx` and audits it.
     ///
-    /// Nothing is written for an event that changes nothing. What follows from the transition is
-    /// announced by [`Journal::announce`] once the transaction has committed.
+    /// Nothing is written for an event that changes nothing. A new status is written to the outbox too.
+    /// What follows from the transition is announced by [`Journal::announce`] once the transaction has
+    /// committed.
     async fn change(&self, tx: &mut Tx, before: &Payment, event: Event, act: Act<'_>) -> Result<Applied, Refusal> {
         let applied = apply(before, event, &self.moment(tx))?;
         if applied.changed(before) {
             tx.save_payment(before, &applied.payment, act.guard).await?;
             tx.audit(self.note(before, &applied.payment, &act));
+            if applied.effects.iter().any(|effect| matches!(effect, Effect::Announce { .. })) {
+                self.enqueue(tx, &applied.payment).await?;
+            }
         }
         Ok(applied)
     }
@@ -201,6 +216,7 @@ impl Journal {
             }
         }
         self.due.notify_one();
+        self.news.send_replace(());
     }
 }
 

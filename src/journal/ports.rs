@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
+pub use super::outbox::Posting;
 pub use super::recorded::Recorded;
 use crate::domain::{Money, Timestamp};
 use crate::proof::Challenge;
@@ -287,4 +288,41 @@ pub trait RailPort: Send + Sync + fmt::Debug {
     fn lookup<'a>(&'a self, reference: &'a str, body: &'a str) -> BoxFuture<'a, Lookup>;
     /// Whether the rail answers and accepts our key.
     fn health(&self) -> BoxFuture<'_, Answer<()>>;
+}
+
+/// What became of one attempt at telling a receiver of an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delivery {
+    /// 2xx: it has it.
+    Taken,
+    /// 410: it wants this no more.
+    Gone,
+    /// Anything else: to be tried again.
+    Missed(Miss),
+}
+
+/// Why an event was not taken, in words that may be shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Miss {
+    /// A stable word.
+    pub why: &'static str,
+    /// HTTP status, when one arrived.
+    pub status: Option<u16>,
+    /// `Retry-After`, when it was sent.
+    pub retry_after: Option<Duration>,
+}
+
+impl fmt::Display for Miss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.why)?;
+        self.status.map_or(Ok(()), |status| write!(f, " (HTTP {status})"))
+    }
+}
+
+/// Those who are told of payments.
+pub trait WebhookPort: Send + Sync + fmt::Debug {
+    /// Where events go; empty when nobody wants any.
+    fn targets(&self) -> &[String];
+    /// Sends an event to its target: one attempt, one request.
+    fn post<'a>(&'a self, posting: &'a Posting) -> BoxFuture<'a, Delivery>;
 }

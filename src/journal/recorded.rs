@@ -35,7 +35,7 @@ impl Started {
         Self { monotonic: Instant::now(), wall: clock.now(), clock: Arc::clone(clock) }
     }
 
-    fn elapsed(&self) -> Duration {
+    pub(super) fn elapsed(&self) -> Duration {
         self.monotonic.elapsed().max(self.clock.now().since(self.wall))
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::ports::{Dedup, RailCaps};
-use crate::domain::{Account, Currency, Timing};
+use crate::domain::{Account, Currency, Schedule, Timing};
 
 /// Spans and defaults.
 #[derive(Debug, Clone)]
@@ -34,6 +34,19 @@ pub struct Rules {
     pub payer: Account,
     /// How many due payments one tick takes.
     pub batch: i64,
+    /// How events are delivered.
+    pub events: EventRules,
+}
+
+/// How events are delivered.
+#[derive(Debug, Clone)]
+pub struct EventRules {
+    /// The waits before attempts.
+    pub schedule: Schedule,
+    /// How long after its claim an attempt may still be sent.
+    pub send_within: Duration,
+    /// How long a claim holds: as long as the latest attempt may take.
+    pub lease: Duration,
 }
 
 /// How long after an attempt it can no longer arrive: the key's life at the rail, and its read lag.

@@ -225,6 +225,22 @@ impl Store {
         Ok((due.map(Timestamp::from_micros), Timestamp::from_micros(now)))
     }
 
+    /// When the next event for `target` is due, and the store's time: one query.
+    pub async fn next_event(&self, target: &str) -> Result<(Option<Timestamp>, Timestamp), StoreFault> {
+        let (due, now): (Option<i64>, i64) = match &self.pools {
+            Pools::Lite { read, .. } => {
+                let due: Option<i64> = sqlx::query_scalar(SQLITE_EVENT_DUE).bind(target).fetch_one(read).await?;
+                (due, self.clock.now().micros())
+            }
+            Pools::Pg(pool) => {
+                let (due, now): (Option<i64>, i64) =
+                    sqlx::query_as(POSTGRES_EVENT_DUE).bind(target).fetch_one(pool).await?;
+                (due, now.saturating_add(self.clock.shift()))
+            }
+        };
+        Ok((due.map(Timestamp::from_micros), Timestamp::from_micros(now)))
+    }
+
     /// Whether the database answers.
     pub async fn ping(&self) -> Result<(), StoreFault> {
         let mut session = self.read().await?;
@@ -264,11 +280,15 @@ const POSTGRES_NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 
 pub(super) const SQLITE_DUE: &str = "SELECT MIN(next_wake_at) FROM payments WHERE next_wake_at IS NOT NULL";
 pub(super) const POSTGRES_DUE: &str = "SELECT MIN(next_wake_at), CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) \
      FROM payments WHERE next_wake_at IS NOT NULL";
+pub(super) const SQLITE_EVENT_DUE: &str = "SELECT MIN(next_at) FROM outbox WHERE target = $1 AND state = 'pending'";
+pub(super) const POSTGRES_EVENT_DUE: &str = "SELECT MIN(next_at), CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) \
+     FROM outbox WHERE target = $1 AND state = 'pending'";
 
 /// The claim of due rows: oldest first, none that another holds.
 ///
-/// The lease predicate stands in the sub-select and outside, so that a row claimed in between is
-/// not claimed again.
+/// The lease predicate stands where rows are chosen and where they are changed, so that a row claimed in
+/// between is not claimed again. PostgreSQL chooses in a CTE, which runs once: a sub-select may be run for
+/// each row, and one that skips what it has locked itself yields others, beyond the limit.
 pub(super) const fn claim_statement(engine: Engine) -> &'static str {
     match engine {
         Engine::Sqlite => {
@@ -278,10 +298,32 @@ pub(super) const fn claim_statement(engine: Engine) -> &'static str {
              RETURNING payment_id"
         }
         Engine::Postgres => {
-            "UPDATE payments SET lease_owner = $1, lease_token = $2, lease_until = $3 \
-             WHERE lease_until <= $4 AND payment_id IN (SELECT payment_id FROM payments \
+            "WITH due AS MATERIALIZED (SELECT payment_id FROM payments \
                WHERE next_wake_at <= $4 AND lease_until <= $4 ORDER BY next_wake_at LIMIT $5 FOR UPDATE SKIP LOCKED) \
+             UPDATE payments SET lease_owner = $1, lease_token = $2, lease_until = $3 \
+             WHERE lease_until <= $4 AND payment_id IN (SELECT payment_id FROM due) \
              RETURNING payment_id"
+        }
+    }
+}
+
+/// The claim of due events for one target, as [`claim_statement`] claims payments.
+///
+/// While it is leased, a row is due at the end of its lease, so that those under way are not looked at again.
+pub(super) const fn claim_events_statement(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Sqlite => {
+            "UPDATE outbox SET lease_token = $1, lease_until = $2, next_at = $2, attempts = attempts + 1 \
+             WHERE target = $3 AND state = 'pending' AND next_at <= $4 AND lease_until <= $4 AND event_id IN (SELECT event_id FROM outbox \
+               WHERE target = $3 AND state = 'pending' AND next_at <= $4 AND lease_until <= $4 ORDER BY next_at LIMIT $5) \
+             RETURNING event_id, target, payment_id, type, body, attempts"
+        }
+        Engine::Postgres => {
+            "WITH due AS MATERIALIZED (SELECT event_id FROM outbox \
+               WHERE target = $3 AND state = 'pending' AND next_at <= $4 AND lease_until <= $4 ORDER BY next_at LIMIT $5 FOR UPDATE SKIP LOCKED) \
+             UPDATE outbox SET lease_token = $1, lease_until = $2, next_at = $2, attempts = attempts + 1 \
+             WHERE target = $3 AND state = 'pending' AND next_at <= $4 AND lease_until <= $4 AND event_id IN (SELECT event_id FROM due) \
+             RETURNING event_id, target, payment_id, type, body, attempts"
         }
     }
 }

@@ -17,6 +17,7 @@ pub struct Metrics {
     operations: Histogram<f64>,
     transitions: Counter<u64>,
     effects: Counter<u64>,
+    webhooks: Counter<u64>,
     refusals: Counter<u64>,
 }
 
@@ -50,6 +51,10 @@ impl Metrics {
             effects: meter
                 .u64_counter("countersign.effects")
                 .with_description("External side effects by kind and outcome")
+                .build(),
+            webhooks: meter
+                .u64_counter("countersign.webhooks")
+                .with_description("Attempts at delivering events, by outcome")
                 .build(),
             refusals: meter
                 .u64_counter("countersign.auth.refusals")
@@ -89,6 +94,11 @@ impl Metrics {
         self.effects.add(1, &[KeyValue::new("kind", kind), KeyValue::new("outcome", outcome)]);
     }
 
+    /// Counts an attempt at delivering an event.
+    pub fn webhook(&self, outcome: &'static str) {
+        self.webhooks.add(1, &[KeyValue::new("outcome", outcome)]);
+    }
+
     /// Counts a request without a valid token.
     pub fn auth_refusal(&self, reason: &'static str) {
         self.refusals.add(1, &[KeyValue::new("reason", reason)]);
@@ -118,6 +128,7 @@ mod tests {
         metrics.operation(call, Duration::from_millis(15));
         metrics.transition("SIGNED");
         metrics.effect("rail.execute", "done");
+        metrics.webhook("delivered");
         metrics.auth_refusal("expired");
         provider.force_flush().unwrap();
         let batches = memory.get_finished_metrics().unwrap();
@@ -131,6 +142,7 @@ mod tests {
             "mcp.server.operation.duration",
             "countersign.payments.transitions",
             "countersign.effects",
+            "countersign.webhooks",
             "countersign.auth.refusals",
         ] {
             assert!(names.contains(&name), "{names:?}");

@@ -32,3 +32,4 @@ mod startup;
 mod store;
 mod tidy;
 mod trace;
+mod webhooks;

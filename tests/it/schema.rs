@@ -8,8 +8,10 @@ use crate::harness::database::{Raw, TestDatabase, TestEngine, engines};
 use crate::store::sample::{full, insert, payment};
 
 /// The columns that may be NULL, all read as `Option`: the SQLite driver reads NULL into a number as 0.
-const NULLABLE: [&str; 11] = [
+const NULLABLE: [&str; 13] = [
     "effects.settled_at",
+    "outbox.delivered_at",
+    "outbox.next_at",
     "payments.cancel_requested_at",
     "payments.check_at",
     "payments.execute_at",
@@ -90,10 +92,20 @@ async fn both_engines_have_the_same_tables_columns_and_indexes() {
 /// What catalogs don't show alike: checks, keys, what an index covers.
 #[test]
 fn both_migrations_say_the_same_but_for_the_names_of_types() {
-    let sqlite = include_str!("../../migrations/sqlite/0001_init.sql");
-    let postgres = include_str!("../../migrations/postgres/0001_init.sql");
-    let as_sqlite = postgres.replace("BIGINT", "INTEGER").replace("BYTEA", "BLOB").replace("\n);", "\n) STRICT;");
-    assert_eq!(as_sqlite.replace("migrations/sqlite", "migrations/postgres"), sqlite);
+    let pairs = [
+        (
+            include_str!("../../migrations/sqlite/0001_init.sql"),
+            include_str!("../../migrations/postgres/0001_init.sql"),
+        ),
+        (
+            include_str!("../../migrations/sqlite/0004_outbox.sql"),
+            include_str!("../../migrations/postgres/0004_outbox.sql"),
+        ),
+    ];
+    for (sqlite, postgres) in pairs {
+        let as_sqlite = postgres.replace("BIGINT", "INTEGER").replace("BYTEA", "BLOB").replace("\n);", "\n) STRICT;");
+        assert_eq!(as_sqlite.replace("migrations/sqlite", "migrations/postgres"), sqlite);
+    }
 }
 
 /// Changes of a stored row that the database itself must refuse.
@@ -144,7 +156,7 @@ async fn the_database_refuses_what_no_payment_can_be() {
 /// Rows that the database itself must refuse: each a good row, and the one value that spoils it.
 #[tokio::test]
 async fn the_database_refuses_what_no_effect_key_or_decision_can_be() {
-    const ROWS: [(&str, &str); 12] = [
+    const ROWS: [(&str, &str); 16] = [
         ("effects", "effect_id = ''"),
         ("effects", "outbound_key = ''"),
         ("effects", "payment_id = ''"),
@@ -157,6 +169,10 @@ async fn the_database_refuses_what_no_effect_key_or_decision_can_be() {
         ("signer_keys", "public_key = 'short'"),
         ("signer_keys", "enrolled_by = ''"),
         ("callbacks", "event_id = ''"),
+        ("outbox", "state = 'lost'"),
+        ("outbox", "next_at = NULL"),
+        ("outbox", "state = 'dead'"),
+        ("outbox", "state = 'delivered', next_at = NULL"),
     ];
     let wide = "A".repeat(43);
     let good = format!(
@@ -164,7 +180,8 @@ async fn the_database_refuses_what_no_effect_key_or_decision_can_be() {
          INSERT INTO challenges VALUES ('p',1,'s','{wide}',1,2); \
          INSERT INTO decisions VALUES ('d','p',1,'s','k','approve','','doc','{wide}','jws','page',1,2); \
          INSERT INTO signer_keys VALUES ('t','s','k','{wide}','op',1,NULL); \
-         INSERT INTO callbacks VALUES ('signer','e','p',1)"
+         INSERT INTO callbacks VALUES ('signer','e','p',1); \
+         INSERT INTO outbox VALUES ('e','u','t','p',1,'payment.created','b',1,'pending',0,1,'',NULL,'',0)"
     );
     for engine in engines() {
         let db = TestDatabase::new(engine).await;
@@ -213,6 +230,11 @@ async fn fill(db: &TestDatabase) {
         values.join(", ")
     );
     assert_eq!(raw.execute(&copied).await.unwrap(), 5_000);
+    let events = "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 5000) \
+         INSERT INTO outbox SELECT 'evt_' || n, 'https://a.example/', 't', 'p', 1, 'payment.created', 'b', n, \
+           CASE WHEN n > 4990 THEN 'pending' ELSE 'delivered' END, 1, CASE WHEN n > 4990 THEN n END, '', \
+           CASE WHEN n <= 4990 THEN n END, '', 0 FROM numbers";
+    assert_eq!(raw.execute(events).await.unwrap(), 5_000);
     for number in 0..30 {
         assert!(insert(db.store(), &payment(&format!("open-{number}"))).await);
     }
@@ -228,6 +250,8 @@ fn arguments(name: &str) -> &'static str {
         "list of an agent" => "'tenant-1', 'agent-1', '', 'q', 20",
         "list of a tenant" => "'tenant-1', '', '', 'q', 20",
         "open" | "attention" => "'acme', '', 20",
+        "event due" => "'https://a.example/'",
+        "claim of events" => "'lse_1', 1900000000000000, 'https://a.example/', 1800000000000001, 8",
         other => panic!("{other} needs arguments here"),
     }
 }
@@ -271,12 +295,14 @@ async fn hot_statements_read_an_index_and_sort_nothing_big() {
                     "list of an agent" => "payments_by_agent",
                     "list of a tenant" => "payments_by_tenant",
                     "open" => "payments_open",
+                    "event due" | "claim of events" => "outbox_due",
                     _ => "payments_attention",
                 };
                 for plan in plans(&mut raw, engine, name, statement).await {
                     println!("{engine} {name} analyzed={analyzed}\n{plan}\n");
                     assert!(plan.contains(index), "{engine}: {name} (analyzed: {analyzed}):\n{plan}");
-                    let scan = plan.contains("Seq Scan") || plan.contains("SCAN payments");
+                    let scan =
+                        plan.contains("Seq Scan") || plan.contains("SCAN payments") || plan.contains("SCAN outbox");
                     assert!(!scan, "{engine}: {name} (analyzed: {analyzed}):\n{plan}");
                 }
             }

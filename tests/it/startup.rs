@@ -175,6 +175,56 @@ async fn b23_a_setting_that_cannot_be_used_is_named_in_one_line() {
     );
 }
 
+/// Each is the environment over a good file; the last one's only fault is not about webhooks.
+#[tokio::test]
+async fn webhooks_that_cannot_be_used_are_named_in_one_line() {
+    const HOOKS: &str = "https://93.184.215.14/a,https://93.184.215.14/b";
+    let folder = Folder::new();
+    let config = folder.write("good.toml", &good(&folder));
+    let rotation = format!("{CALLBACK_SECRET},whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDC2FVsBQIhrsc");
+    let three = format!("{CALLBACK_SECRET},{rotation}");
+    let file = folder.write("secrets", &format!("{}\n\n", rotation.replace(',', "\r\n")));
+    let rows: [(&[(&str, &str)], &str); 17] = [
+        (&[("TARGETS", "http://127.0.0.1:9/"), ("SECRETS", CALLBACK_SECRET)], "webhooks.targets: number 1"),
+        (&[("TARGETS", "https://93.184.215.14/,http://[::1]:9"), ("SECRETS", CALLBACK_SECRET)], "targets: number 2"),
+        (&[("TARGETS", "https://u:PASSWORD@93.184.215.14/"), ("SECRETS", CALLBACK_SECRET)], "webhooks.targets"),
+        (&[("TARGETS", "https://93.184.215.14,https://93.184.215.14/")], "listed twice"),
+        (&[("TARGETS", "nonsense")], "webhooks.targets"),
+        (&[("TARGETS", "ftp://93.184.215.14/")], "webhooks.targets"),
+        (&[("TARGETS", HOOKS)], "webhooks.secrets: is required"),
+        (&[("TARGETS", HOOKS), ("SECRETS", "whsec_c2hvcnQ=")], "webhooks.secrets"),
+        (&[("TARGETS", HOOKS), ("SECRETS", &CALLBACK_SECRET[6..])], "webhooks.secrets"),
+        (&[("TARGETS", HOOKS), ("SECRETS", &three)], "webhooks.secrets"),
+        (&[("SECRETS", CALLBACK_SECRET), ("SECRETS_FILE", &file)], "webhooks.secrets_file"),
+        (&[("SECRETS_FILE", "/nowhere/at/all")], "webhooks.secrets_file"),
+        (&[("ALLOW_PRIVATE", "127.0.0.1")], "webhooks.allow_private: number 1"),
+        (&[("ALLOW_PRIVATE", "127.0.0.1:9,a@b:1")], "webhooks.allow_private: number 2"),
+        (&[("TIMEOUT_MS", "0")], "webhooks.timeout_ms"),
+        (&[("SCHEDULE_S", "0,soon")], "webhooks.schedule_s"),
+        (
+            &[
+                ("TARGETS", HOOKS),
+                ("SECRETS_FILE", &file),
+                ("ALLOW_PRIVATE", "[::1]:9,hooks.internal:80"),
+                ("SCHEDULE_S", "0,5"),
+            ],
+            "worker.tick_ms",
+        ),
+    ];
+    for (environment, named) in rows {
+        let names: Vec<String> = environment.iter().map(|(key, _)| format!("COUNTERSIGN__WEBHOOKS__{key}")).collect();
+        let mut all: Vec<(&str, &str)> =
+            names.iter().map(String::as_str).zip(environment.iter().map(|(_, value)| *value)).collect();
+        if named == "worker.tick_ms" {
+            all.push(("COUNTERSIGN__WORKER__TICK_MS", "0"));
+        }
+        let output = serve(&config, &all).await;
+        refuses(&format!("{environment:?}"), &output, 2, named);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(!text.contains("PASSWORD") && !text.contains(&CALLBACK_SECRET[6..]), "{text}");
+    }
+}
+
 #[tokio::test]
 async fn a_port_that_is_taken_is_named() {
     let folder = Folder::new();

@@ -230,6 +230,7 @@ impl App {
             signer,
             rail,
             presence: None,
+            webhooks: app::webhooks(&self.config, &ambient).await.unwrap(),
             clock: ambient.clock,
             entropy: ambient.entropy,
             policy: parse_policy(self.policy()).unwrap(),

@@ -8,5 +8,6 @@ pub(crate) mod peer;
 mod postgres;
 pub(crate) mod rpc;
 pub(crate) mod scripted;
+pub(crate) mod sink;
 pub(crate) mod wire;
-mod wishes;
+pub(crate) mod wishes;

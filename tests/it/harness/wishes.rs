@@ -87,6 +87,7 @@ pub(super) async fn build(
         signer,
         rail,
         presence: Some(switch),
+        webhooks: app::webhooks(config, &ambient).await.unwrap(),
         clock: Arc::clone(&ambient.clock),
         entropy: Arc::clone(&ambient.entropy),
         policy,
@@ -110,7 +111,7 @@ pub(super) async fn build(
     (journal, (stop, task))
 }
 
-pub(super) fn ambient(clock: &Arc<ShiftedClock>) -> Ambient {
+pub(crate) fn ambient(clock: &Arc<ShiftedClock>) -> Ambient {
     Ambient { clock: Arc::clone(clock) as _, entropy: Arc::new(SystemEntropy) }
 }
 

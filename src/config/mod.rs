@@ -1,5 +1,7 @@
 //! Configuration: one commented file that is the default, a file over it, the environment over both.
 
+mod webhooks;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -7,10 +9,12 @@ use config::{Config as Layers, Environment, File, FileFormat};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
+pub use webhooks::{Webhooks, whsec};
+
 use crate::domain::{Account, Currency};
 
 /// The default, with a comment on every key.
-pub const DEFAULTS: &str = include_str!("../config/countersign.toml");
+pub const DEFAULTS: &str = include_str!("../../config/countersign.toml");
 
 /// A configuration that can't be used, in one line that names the setting and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +39,7 @@ pub struct Config {
     pub worker: Worker,
     pub signer: Signer,
     pub rail: Rail,
+    pub webhooks: Webhooks,
     pub telemetry: Telemetry,
 }
 
@@ -199,7 +204,11 @@ impl Config {
             .with_list_parse_key("server.allowed_origins")
             .with_list_parse_key("auth.algorithms")
             .with_list_parse_key("auth.authorization_servers")
-            .with_list_parse_key("payments.currencies");
+            .with_list_parse_key("payments.currencies")
+            .with_list_parse_key("webhooks.targets")
+            .with_list_parse_key("webhooks.secrets")
+            .with_list_parse_key("webhooks.allow_private")
+            .with_list_parse_key("webhooks.schedule_s");
         let mut config: Self = layers
             .add_source(environment)
             .build()
@@ -213,6 +222,7 @@ impl Config {
         resolve("database.url", &mut self.database.url, &self.database.url_file)?;
         resolve("signer.api_key", &mut self.signer.api_key, &self.signer.api_key_file)?;
         resolve("rail.api_key", &mut self.rail.api_key, &self.rail.api_key_file)?;
+        self.webhooks.resolve_secrets()?;
         let signer = &mut self.signer;
         resolve("signer.callback_secret", &mut signer.callback_secret, &signer.callback_secret_file)
     }
@@ -239,6 +249,7 @@ impl Config {
         secret("rail.api_key", &self.rail.api_key, 16)?;
         secret("signer.callback_secret", &self.signer.callback_secret, 38)?;
         self.dedup()?;
+        self.webhooks.check()?;
         for code in self.payments.currencies.iter().chain([&self.payments.currency]) {
             code.parse::<Currency>()
                 .map_err(|_| fault("payments.currencies", format_args!("{code:?} is not a current ISO 4217 code")))?;

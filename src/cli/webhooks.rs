@@ -1,0 +1,148 @@
+//! `countersign webhooks`: what became of events, and another try for those that did not arrive.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::serve::ConfigFile;
+use super::{CommandFault, ambient, failed};
+use crate::app::open_existing;
+use crate::config::Config;
+use crate::domain::{EventId, Timestamp};
+use crate::store::{ListedEvent, Store};
+
+/// `webhooks …`.
+#[derive(Debug, Subcommand)]
+pub(super) enum Webhooks {
+    /// Events and what became of them, the latest first
+    #[command(
+        after_help = "Examples:\n  countersign webhooks list --state dead     the dead letters\n  countersign webhooks list --json           one object a line"
+    )]
+    List(List),
+    /// Have events delivered once more, with all attempts; the worker does it
+    #[command(
+        after_help = "Examples:\n  countersign webhooks redeliver evt_01M8MVZKVSMWQPF6BJX58977ZP     to every target, delivered or not\n  countersign webhooks redeliver --all-dead\n\nExit 1: there is no such event, or it is being delivered right now."
+    )]
+    Redeliver(Redeliver),
+}
+
+/// The state of an event.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum State {
+    /// It will be tried again
+    Pending,
+    /// The receiver took it
+    Delivered,
+    /// It is not tried again by itself
+    Dead,
+}
+
+impl State {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Delivered => "delivered",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+/// Options of `webhooks list`.
+#[derive(Debug, Args)]
+pub(super) struct List {
+    /// Only these
+    #[arg(long)]
+    state: Option<State>,
+    /// At most this many
+    #[arg(long, default_value_t = 100)]
+    limit: u32,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    file: ConfigFile,
+}
+
+/// Options of `webhooks redeliver`.
+#[derive(Debug, Args)]
+pub(super) struct Redeliver {
+    /// The event
+    #[arg(value_name = "EVENT_ID", required_unless_present = "all_dead")]
+    event_id: Option<String>,
+    /// Every dead letter
+    #[arg(long, conflicts_with = "event_id")]
+    all_dead: bool,
+    #[command(flatten)]
+    file: ConfigFile,
+}
+
+impl Webhooks {
+    pub(super) async fn run(self) -> Result<(), CommandFault> {
+        match self {
+            Self::List(list) => list.run().await,
+            Self::Redeliver(redeliver) => redeliver.run().await,
+        }
+    }
+}
+
+async fn open(file: &ConfigFile) -> Result<Store, CommandFault> {
+    Ok(open_existing(&Config::load(file.config.as_deref())?, ambient().clock).await?)
+}
+
+impl List {
+    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
+    async fn run(self) -> Result<(), CommandFault> {
+        let store = open(&self.file).await?;
+        let state = self.state.map_or("", State::as_str);
+        let events = store.read().await.map_err(failed)?.events(state, self.limit.into()).await.map_err(failed)?;
+        store.close().await;
+        for event in &events {
+            if self.json {
+                println!("{}", serde_json::to_string(event).map_err(failed)?);
+            } else {
+                println!("{}", line(event));
+            }
+        }
+        if events.is_empty() && !self.json {
+            println!("no events");
+        }
+        Ok(())
+    }
+}
+
+fn line(event: &ListedEvent) -> String {
+    let at = |micros| Timestamp::from_micros(micros).rfc3339();
+    let fate = match (event.next_at, event.delivered_at) {
+        (Some(next), _) if event.attempts == 0 => format!("first attempt {}", at(next)),
+        (Some(next), _) => format!("next attempt {}", at(next)),
+        (None, Some(delivered)) => format!("taken {}", at(delivered)),
+        (None, None) => "not tried again".to_owned(),
+    };
+    let error = if event.last_error.is_empty() { String::new() } else { format!("; last: {}", event.last_error) };
+    format!(
+        "{}  {:9}  {} {} v{} to {}: {} attempts, {fate}{error}",
+        event.event_id, event.state, event.kind, event.payment_id, event.version, event.target, event.attempts
+    )
+}
+
+impl Redeliver {
+    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
+    async fn run(self) -> Result<(), CommandFault> {
+        let event = self.event_id.as_deref().map(str::parse::<EventId>).transpose();
+        let event = event.map_err(|refusal| CommandFault::Unusable(format!("EVENT_ID: {}", refusal.message)))?;
+        let store = open(&self.file).await?;
+        let mut tx = store.begin().await.map_err(failed)?;
+        let rows = match &event {
+            Some(event) => tx.redeliver(event.as_str()).await,
+            None => tx.redeliver_dead().await,
+        };
+        let rows = rows.map_err(failed)?;
+        tx.commit().await.map_err(failed)?;
+        store.close().await;
+        if rows == 0
+            && let Some(event) = event
+        {
+            return Err(failed(format_args!("no {event} waits here, or it is being delivered right now")));
+        }
+        println!("{rows} due again; the worker delivers them");
+        Ok(())
+    }
+}

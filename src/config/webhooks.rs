@@ -1,0 +1,108 @@
+//! `[webhooks]`: where payment events go, what signs them, how often they are tried.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
+use url::Url;
+
+use super::{ConfigFault, fault};
+
+/// More are no rotation.
+const MOST_SECRETS: usize = 2;
+
+/// `[webhooks]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/countersign.toml documents every key")]
+pub struct Webhooks {
+    pub targets: Vec<String>,
+    pub secrets: Vec<SecretString>,
+    pub secrets_file: String,
+    pub allow_private: Vec<String>,
+    pub schedule_s: Vec<u64>,
+    pub timeout_ms: u64,
+}
+
+impl Webhooks {
+    /// Takes the secrets from their file, one a line.
+    pub(super) fn resolve_secrets(&mut self) -> Result<(), ConfigFault> {
+        if self.secrets_file.is_empty() {
+            return Ok(());
+        }
+        if !self.secrets.is_empty() {
+            return Err(fault("webhooks.secrets", "and webhooks.secrets_file are both set; set one"));
+        }
+        let text = std::fs::read_to_string(&self.secrets_file)
+            .map_err(|err| fault("webhooks.secrets_file", format_args!("can't be read: {}", err.kind())))?;
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        self.secrets = lines.map(|line| SecretString::from(line.to_owned())).collect();
+        Ok(())
+    }
+
+    /// Checks every value but what an address is found to be.
+    pub(super) fn check(&self) -> Result<(), ConfigFault> {
+        let urls = self.urls()?;
+        self.allowed()?;
+        for secret in &self.secrets {
+            whsec("webhooks.secrets", secret)?;
+        }
+        if self.secrets.len() > MOST_SECRETS {
+            return Err(fault("webhooks.secrets", "must be one, or two while one replaces the other"));
+        }
+        if !urls.is_empty() && self.secrets.is_empty() {
+            return Err(fault("webhooks.secrets", "is required with targets; set it by environment or secrets_file"));
+        }
+        if self.schedule_s.is_empty() {
+            return Err(fault("webhooks.schedule_s", "must list at least one wait"));
+        }
+        if self.timeout_ms == 0 {
+            return Err(fault("webhooks.timeout_ms", "must be more than zero"));
+        }
+        Ok(())
+    }
+
+    /// The targets, each in the one form that its URL has.
+    ///
+    /// *Errors*: one that is no http or https URL, carries a user name, or is listed twice.
+    pub fn urls(&self) -> Result<Vec<Url>, ConfigFault> {
+        let mut urls: Vec<Url> = Vec::with_capacity(self.targets.len());
+        for (text, number) in self.targets.iter().zip(1..) {
+            let bad = |why: &str| fault("webhooks.targets", format_args!("number {number} {why}"));
+            let url = Url::parse(text).map_err(|_| bad("is not a URL"))?;
+            if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+                return Err(bad("must be an http or https URL"));
+            }
+            if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
+                return Err(bad("must have no user name, password or fragment"));
+            }
+            if urls.contains(&url) {
+                return Err(bad("is listed twice"));
+            }
+            urls.push(url);
+        }
+        Ok(urls)
+    }
+
+    /// What may be private: host and port, the host as URLs spell it.
+    pub fn allowed(&self) -> Result<Vec<(String, u16)>, ConfigFault> {
+        let read = |entry: &String| {
+            let port: u16 = entry.rsplit_once(':')?.1.parse().ok()?;
+            let url = Url::parse(&format!("http://{entry}/")).ok()?;
+            let plain = url.username().is_empty() && url.password().is_none() && url.path() == "/";
+            let host = url.host_str().filter(|_| plain && url.port_or_known_default() == Some(port))?;
+            Some((host.to_owned(), port))
+        };
+        let bad = |number| fault("webhooks.allow_private", format_args!("number {number} must be host:port"));
+        self.allow_private.iter().zip(1..).map(|(entry, number)| read(entry).ok_or_else(|| bad(number))).collect()
+    }
+}
+
+/// The key in a `whsec_` secret (Standard Webhooks): 24 to 64 bytes.
+pub fn whsec(setting: &str, secret: &SecretString) -> Result<Vec<u8>, ConfigFault> {
+    let bytes = secret.expose_secret().strip_prefix("whsec_").and_then(|text| STANDARD.decode(text).ok());
+    // An empty or short key would verify what anyone can compute.
+    bytes
+        .filter(|bytes| (24..=64).contains(&bytes.len()))
+        .ok_or_else(|| fault(setting, "must be whsec_ and base64 of 24 to 64 bytes"))
+}
