@@ -12,6 +12,7 @@
     reason = "tests say what they expect by failing"
 )]
 
+mod bad_input;
 mod domain_outcomes;
 mod domain_policy;
 mod domain_properties;
