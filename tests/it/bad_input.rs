@@ -207,7 +207,12 @@ fn of_the_whole(tool: &ToolSpec, schema: &Map<String, Value>, add: &mut Add<'_>)
     add("an unknown empty name".to_owned(), format!(r#"{{{lead}"":1}}"#), &["INVALID_ARGUMENT"], "");
     // A name that hides something is shown in escapes.
     let hidden = "a\u{202e}b\u{200b}";
-    add("an unknown hidden name".to_owned(), format!(r#"{{{lead}"{hidden}":1}}"#), &["INVALID_ARGUMENT"], "\"a\\u{202e}");
+    add(
+        "an unknown hidden name".to_owned(),
+        format!(r#"{{{lead}"{hidden}":1}}"#),
+        &["INVALID_ARGUMENT"],
+        "\"a\\u{202e}",
+    );
     for (name, value) in good(tool) {
         for again in [format!(r#""{name}":{value}"#), format!(r#""{name}":null"#)] {
             let twice = format!("{{{members},{again}}}");
@@ -351,8 +356,14 @@ fn token(app: &App, tool: &str) -> String {
     match tool {
         "list_approvals" | "get_approval" | "confirm_signing" | "reject_signing" => app.signer_token("finance-1"),
         "get_evidence" | "list_audit" => app.auditor(),
-        "list_attention" | "resend_notification" | "reassign_signer" | "hold_payment" | "release_hold"
-        | "attest_executed" | "attest_not_executed" | "simulate_signer_online" => app.operator(),
+        "list_attention"
+        | "resend_notification"
+        | "reassign_signer"
+        | "hold_payment"
+        | "release_hold"
+        | "attest_executed"
+        | "attest_not_executed"
+        | "simulate_signer_online" => app.operator(),
         _ => app.agent(),
     }
 }
@@ -361,8 +372,23 @@ fn token(app: &App, tool: &str) -> String {
 fn gives_nothing_away(text: &str) -> Result<(), String> {
     let lower = text.to_lowercase();
     for word in [
-        "select ", "insert ", "sqlite", "sqlx", "postgres", "constraint", "src/", ".rs:", ".rs\"", "panicked",
-        "backtrace", "/tmp", "serde", "column", "raw value", SIGNER_API_KEY, RAIL_API_KEY,
+        "select ",
+        "insert ",
+        "sqlite",
+        "sqlx",
+        "postgres",
+        "constraint",
+        "src/",
+        ".rs:",
+        ".rs\"",
+        "panicked",
+        "backtrace",
+        "/tmp",
+        "serde",
+        "column",
+        "raw value",
+        SIGNER_API_KEY,
+        RAIL_API_KEY,
         &CALLBACK_SECRET[6..].to_lowercase(),
     ] {
         if lower.contains(word) {

@@ -29,6 +29,7 @@ mod flow_unreachable;
 mod harness;
 mod proof;
 mod schema;
+mod signer_contract;
 mod startup;
 mod store;
 mod tidy;
