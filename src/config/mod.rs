@@ -1,11 +1,11 @@
 //! Configuration: one commented file that is the default, a file over it, the environment over both.
 
+mod layers;
 mod webhooks;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use config::{Config as Layers, Environment, File, FileFormat};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
@@ -187,33 +187,7 @@ impl Config {
     ///
     /// *Errors*: one line that names the setting, never its value.
     pub fn load(file: Option<&Path>) -> Result<Self, ConfigFault> {
-        let mut layers = Layers::builder().add_source(File::from_str(DEFAULTS, FileFormat::Toml));
-        if let Some(path) = file {
-            if !path.is_file() {
-                return Err(fault("--config", format_args!("no readable file at {}", path.display())));
-            }
-            layers = layers.add_source(File::from(path).format(FileFormat::Toml));
-        }
-        let environment = Environment::with_prefix("COUNTERSIGN")
-            .prefix_separator("__")
-            .separator("__")
-            .ignore_empty(true)
-            .try_parsing(true)
-            .list_separator(",")
-            .with_list_parse_key("server.allowed_hosts")
-            .with_list_parse_key("server.allowed_origins")
-            .with_list_parse_key("auth.algorithms")
-            .with_list_parse_key("auth.authorization_servers")
-            .with_list_parse_key("payments.currencies")
-            .with_list_parse_key("webhooks.targets")
-            .with_list_parse_key("webhooks.secrets")
-            .with_list_parse_key("webhooks.allow_private")
-            .with_list_parse_key("webhooks.schedule_s");
-        let mut config: Self = layers
-            .add_source(environment)
-            .build()
-            .and_then(Layers::try_deserialize)
-            .map_err(|err| ConfigFault(in_one_line(&err)))?;
+        let mut config = layers::layered(file, std::env::vars_os())?;
         config.resolve_secrets()?;
         Ok(config)
     }
@@ -319,13 +293,6 @@ impl Config {
                 .map_err(|_| fault("rail.dedup", "must be \"none\", \"forever\" or a number of seconds")),
         }
     }
-}
-
-/// What is wrong with a file, without the excerpt that a parser shows: it may hold a secret.
-fn in_one_line(err: &config::ConfigError) -> String {
-    let text = err.to_string();
-    let told = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains('|'));
-    told.collect::<Vec<_>>().join(": ")
 }
 
 fn web_url(setting: &str, text: &str) -> Result<(), ConfigFault> {

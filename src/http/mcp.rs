@@ -188,9 +188,9 @@ fn text_of(body: &Map<String, Value>, key: &str) -> String {
     body.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// A name as it may be shown: no control characters, not too long.
+/// A name as it may be shown: what can be read of it, and not too long.
 fn shown(name: &str) -> String {
-    name.chars().filter(|c| !c.is_control()).take(64).collect()
+    name.chars().filter(|c| c.is_ascii_graphic() || *c == ' ').take(64).collect()
 }
 
 fn rendered(body: Map<String, Value>, is_error: bool) -> CallToolResult {

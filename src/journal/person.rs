@@ -1,5 +1,6 @@
 //! What people ask for: call off, enrol a key, and what is written down of refused attempts.
 
+use super::ports::Cause;
 use super::{Act, Journal, RACES, Selector, lost_race};
 use crate::domain::{Code, Event, KeyId, Payment, Principal, Refusal, SignerId, TenantId};
 use crate::proof::PublicKey;
@@ -120,6 +121,9 @@ impl Journal {
             .as_ref()
             .ok_or_else(|| Refusal::new(Code::ForbiddenTool, "this tool exists in the dev profile only"))?;
         port.set_online(signer.as_str(), online).await.map_err(|trouble| {
+            if trouble.cause == Cause::NotFound {
+                return Refusal::invalid("signer_id", "is not in the reference signer service's directory");
+            }
             Refusal::new(Code::SignerServiceUnavailable, format!("the reference signer service said: {trouble}"))
         })
     }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequestParts, Path, Request, State};
 use axum::http::header;
+use axum::http::request::Parts;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
@@ -12,6 +13,21 @@ use sha2::{Digest as _, Sha256};
 
 use super::refused::Refused;
 use super::{Desk, asset, cancel, link, notify, presence, register, sign, status};
+
+/// The variable part of a path.
+pub(super) struct Segment(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Segment {
+    type Rejection = Refused;
+
+    /// *Errors*: one that is no text once it is decoded; refused as everything is, by an error object.
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        match Path::<String>::from_request_parts(parts, state).await {
+            Ok(Path(text)) => Ok(Self(text)),
+            Err(_) => Err(Refused::invalid("the address is not UTF-8")),
+        }
+    }
+}
 
 /// The largest body that is read.
 const BODY_LIMIT: usize = 256 * 1024;

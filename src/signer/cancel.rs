@@ -6,12 +6,13 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
+use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use serde::{Deserialize, Serialize};
 
 use super::Desk;
+use super::api::Segment;
 use super::keyed::{self, Begun};
 use super::refused::{Refused, Reply, body_of, json_of};
 use super::store::Session;
@@ -32,7 +33,7 @@ struct Closed<'a> {
 /// `POST /api/v1/payments/{id}/cancel`.
 pub(super) async fn post(
     State(desk): State<Arc<Desk>>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Reply, Refused> {

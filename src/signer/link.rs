@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use serde::Serialize;
 use url::Url;
 
 use super::Desk;
+use super::api::Segment;
 use super::refused::{Refused, Reply};
 use super::settings::SignerFault;
 use super::store::{KeptPayment, Session, StoreFault};
@@ -86,7 +87,7 @@ pub(super) async fn issue(
 }
 
 /// `GET /api/v1/payments/{id}/sign-link`.
-pub(super) async fn get(State(desk): State<Arc<Desk>>, Path(id): Path<String>) -> Result<Reply, Refused> {
+pub(super) async fn get(State(desk): State<Arc<Desk>>, Segment(id): Segment) -> Result<Reply, Refused> {
     let mut session = desk.store.write().await?;
     let payment = session.payment(&id).await?.ok_or_else(Refused::unknown_payment)?;
     let issued = issue(&desk, &mut session, &payment, desk.now()).await?;

@@ -6,12 +6,13 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
+use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use serde::{Deserialize, Serialize};
 
 use super::Desk;
+use super::api::Segment;
 use super::keyed::{self, Begun};
 use super::link;
 use super::refused::{Refused, Reply, body_of, json_of};
@@ -52,7 +53,7 @@ struct Line {
 /// `POST /api/v1/payments/{id}/notify`.
 pub(super) async fn post(
     State(desk): State<Arc<Desk>>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Reply, Refused> {
@@ -77,8 +78,8 @@ pub(super) async fn post(
 
 async fn apply(desk: &Desk, session: &mut Session, id: &str, body: &[u8]) -> Result<(Reply, Option<Line>), Refused> {
     let asked: Attempt = json_of(body)?;
-    if asked.notification < 1 || asked.signers.is_empty() {
-        return Err(Refused::invalid("notification must be 1 or more, and signers must name someone"));
+    if asked.round < 1 || asked.notification < 1 || asked.signers.is_empty() {
+        return Err(Refused::invalid("round and notification must be 1 or more, and signers must name someone"));
     }
     let payment = session.payment(id).await?.ok_or_else(Refused::unknown_payment)?;
     if asked.round != payment.round {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
+use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};
 
 use super::Desk;
+use super::api::Segment;
 use super::refused::{Refused, Reply, body_of, json_of};
 use super::settings::SignerSettings;
 use super::store::{Store, StoreFault};
@@ -44,7 +45,7 @@ struct Switched<'a> {
 /// `PUT /api/v1/signers/{signer_id}/presence`. Repeatable by nature, so it needs no key.
 pub(super) async fn put(
     State(desk): State<Arc<Desk>>,
-    Path(signer_id): Path<String>,
+    Segment(signer_id): Segment,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Reply, Refused> {
     let Switch { online } = json_of(&body_of(body)?)?;

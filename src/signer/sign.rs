@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 
 use super::Desk;
+use super::api::Segment;
 use super::decision::{self, FormFields, Submitted};
 use super::page::{self, Ask, Notice, SignerView, View};
 use super::refused::{Refused, body_of, json_of};
@@ -19,11 +20,7 @@ use crate::domain::{Choice, KeyId, Reason};
 use crate::proof::{Challenge, DecisionDocument, PaymentDocument, decision_digest, key_id_of};
 
 /// `GET /sign/{token}`.
-pub(super) async fn get(
-    State(desk): State<Arc<Desk>>,
-    Path(token): Path<String>,
-    RawQuery(query): RawQuery,
-) -> Response {
+pub(super) async fn get(State(desk): State<Arc<Desk>>, Segment(token): Segment, RawQuery(query): RawQuery) -> Response {
     let ask = ask_of(&query.unwrap_or_default());
     match look(&desk, &token, &ask).await {
         Ok(html) => Html(html).into_response(),
@@ -121,7 +118,7 @@ fn ask_of(query: &str) -> Ask {
 /// `POST /sign/{token}/decisions`: JSON from a program, form fields from the page.
 pub(super) async fn post(
     State(desk): State<Arc<Desk>>,
-    Path(token): Path<String>,
+    Segment(token): Segment,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {

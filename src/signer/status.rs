@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use serde::Serialize;
 
 use super::Desk;
+use super::api::Segment;
 use super::refused::{Refused, Reply};
 use super::register::Registered;
 use super::store::KeptDecision;
@@ -47,7 +48,7 @@ impl<'a> From<&'a KeptDecision> for Decided<'a> {
 }
 
 /// `GET /api/v1/payments/{id}/status`.
-pub(super) async fn get(State(desk): State<Arc<Desk>>, Path(id): Path<String>) -> Result<Reply, Refused> {
+pub(super) async fn get(State(desk): State<Arc<Desk>>, Segment(id): Segment) -> Result<Reply, Refused> {
     let mut session = desk.store.read().await?;
     let payment = session.payment(&id).await?.ok_or_else(Refused::unknown_payment)?;
     let challenges = session.challenges(&id).await?;

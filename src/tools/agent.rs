@@ -12,6 +12,8 @@ use crate::journal::{CreateRequest, Journal};
 
 /// The longest a status call waits for a change.
 const LONGEST_WAIT_MS: u64 = 25_000;
+/// How many signers a proposal can wish for.
+pub(super) const MOST_SIGNERS: usize = 64;
 /// How often a waiting status call looks.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -26,7 +28,7 @@ pub(super) async fn create_payment(
     let payee = arguments.text("payee")?.map(|account| Account::parse("payee", &account)).transpose()?;
     let memo = Memo::parse("memo", &arguments.text("memo")?.unwrap_or_default())?;
     let signer_id = arguments.text("signer_id")?;
-    let signers = arguments.texts("signers")?.unwrap_or_default();
+    let signers = arguments.texts("signers", MOST_SIGNERS)?.unwrap_or_default();
     let mut wish: Vec<SignerId> = Vec::new();
     for name in signer_id.into_iter().chain(signers) {
         let signer: SignerId = name.parse()?;

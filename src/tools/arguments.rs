@@ -7,6 +7,9 @@ use serde_json::value::RawValue;
 use crate::domain::{Code, OrderId, PaymentId, Refusal};
 use crate::journal::Selector;
 
+/// The longest detached JWS that is read.
+pub(super) const LONGEST_SIGNATURE: usize = 1_024;
+
 /// The members of an arguments object that have not been read yet.
 ///
 /// Take each by name, then call [`Arguments::done`]: what is left over is unknown and refused,
@@ -57,11 +60,28 @@ impl Arguments {
         self.text(name)?.ok_or_else(|| Refusal::invalid(name, "is required"))
     }
 
-    /// An optional list of texts.
-    pub fn texts(&mut self, name: &'static str) -> Result<Option<Vec<String>>, Refusal> {
-        self.take(name)
-            .map(|raw| serde_json::from_str(raw.get()).map_err(|_| Refusal::invalid(name, "must be a list of strings")))
-            .transpose()
+    /// An optional list of at most `most` texts.
+    pub fn texts(&mut self, name: &'static str, most: usize) -> Result<Option<Vec<String>>, Refusal> {
+        let Some(raw) = self.take(name) else {
+            return Ok(None);
+        };
+        let texts: Vec<String> =
+            serde_json::from_str(raw.get()).map_err(|_| Refusal::invalid(name, "must be a list of strings"))?;
+        if texts.len() > most {
+            return Err(Refusal::invalid(name, format_args!("must name at most {most}")));
+        }
+        Ok(Some(texts))
+    }
+
+    /// A detached JWS: its characters and length only, the rest is for whoever verifies it.
+    pub fn signature(&mut self) -> Result<String, Refusal> {
+        let text = self.required_text("signature")?;
+        let form = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if (1..=LONGEST_SIGNATURE).contains(&text.len()) && text.chars().all(form) {
+            Ok(text)
+        } else {
+            Err(Refusal::invalid("signature", "must be a detached JWS, header..signature, in base64url"))
+        }
     }
 
     /// An optional yes or no.
@@ -125,7 +145,10 @@ impl Arguments {
         match std::mem::take(&mut self.members).into_keys().next() {
             None => Ok(()),
             Some(name) => {
-                let name: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
+                let name: String = name.chars().take(64).collect();
+                // In quotes and escapes where it is not what it looks like.
+                let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_graphic());
+                let name = if plain { name } else { format!("{name:?}") };
                 Err(Refusal::new(
                     Code::InvalidArgument,
                     format!("{name}: is not an argument of this tool; tools/list shows which are"),

@@ -93,7 +93,7 @@ pub(super) async fn list_audit(journal: &Journal, who: &Principal, mut arguments
         .map(|text| {
             text.parse::<i64>()
                 .ok()
-                .filter(|seq| *seq >= 0)
+                .filter(|_| text.bytes().all(|digit| digit.is_ascii_digit()))
                 .ok_or_else(|| Refusal::invalid("cursor", "is not a next_cursor of an earlier page"))
         })
         .transpose()?

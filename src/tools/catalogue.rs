@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::arguments::LONGEST_SIGNATURE;
 use crate::domain::Status;
 
 /// What a call can do.
@@ -279,7 +280,8 @@ fn evidence() -> Value {
 }
 
 fn signature() -> Value {
-    json!({"type": "string", "maxLength": 1024, "description": "Detached JWS: header..signature, base64url."})
+    json!({"type": "string", "minLength": 1, "maxLength": LONGEST_SIGNATURE, "pattern": "^[A-Za-z0-9._-]+$",
+        "description": "Detached JWS: header..signature, base64url."})
 }
 
 fn create_properties() -> Value {
@@ -288,7 +290,7 @@ fn create_properties() -> Value {
             "description": "Your business key for what is being paid; at most one open or executed payment per order. Case matters."},
         "amount": {"type": ["string", "number"], "description": "Exact decimal, such as \"199.00\". Never rounded; at most the currency's fraction digits."},
         "signer_id": {"type": ["string", "null"], "maxLength": 64, "description": "The signer you would like; the policy decides who is eligible."},
-        "signers": {"type": ["array", "null"], "items": {"type": "string"}, "description": "More signers you would like."},
+        "signers": {"type": ["array", "null"], "items": {"type": "string"}, "maxItems": super::agent::MOST_SIGNERS, "description": "More signers you would like."},
         "currency": {"type": ["string", "null"], "pattern": "^[A-Z]{3}$", "description": "ISO 4217 code; the configured default when absent."},
         "payee": {"type": ["string", "null"], "maxLength": 64, "pattern": "^[A-Za-z0-9._:/-]+$", "description": "The payee's account; the configured default when absent."},
         "memo": {"type": ["string", "null"], "maxLength": 256, "description": "What it is for; the signer sees it."},

@@ -57,7 +57,7 @@ pub(super) async fn confirm_signing(
     mut arguments: Arguments,
 ) -> Result<Reply, Refusal> {
     let selector = arguments.selector()?;
-    let jws = arguments.required_text("signature")?;
+    let jws = arguments.signature()?;
     arguments.done()?;
     let verdict = journal.decide_as(who, &selector, Choice::Approve, Reason::default(), jws).await?;
     Ok(decided(&verdict))
@@ -69,7 +69,7 @@ pub(super) async fn reject_signing(
     mut arguments: Arguments,
 ) -> Result<Reply, Refusal> {
     let selector = arguments.selector()?;
-    let jws = arguments.required_text("signature")?;
+    let jws = arguments.signature()?;
     let reason = Reason::parse("reason", &arguments.required_text("reason")?)?;
     arguments.done()?;
     let verdict = journal.decide_as(who, &selector, Choice::Reject, reason, jws).await?;

@@ -12,6 +12,7 @@
     reason = "tests say what they expect by failing"
 )]
 
+mod bad_input;
 mod domain_outcomes;
 mod domain_policy;
 mod domain_properties;
@@ -28,6 +29,7 @@ mod flow_unreachable;
 mod harness;
 mod proof;
 mod schema;
+mod signer_contract;
 mod startup;
 mod store;
 mod tidy;

@@ -316,6 +316,127 @@ async fn the_environment_goes_before_the_file_and_an_empty_variable_counts_as_un
 }
 
 #[tokio::test]
+async fn b23_an_unknown_key_is_answered_with_where_it_is_and_what_was_meant() {
+    let folder = Folder::new();
+    let good = good(&folder);
+    for (from, to, meant) in [
+        ("[rail]", "[notify]\natempts = 3\n[rail]", "unknown key notify.atempts; did you mean notify.attempts?"),
+        ("[rail]", "[rail]\ntick_ms = 3", "unknown key rail.tick_ms; did you mean worker.tick_ms?"),
+        ("[rail]", "[rial]", "unknown key rial; did you mean rail?"),
+    ] {
+        let config = folder.write("typo.toml", &good.replacen(from, to, 1));
+        let output = serve(&config, &[]).await;
+        refuses(to, &output, 2, meant);
+        refuses(to, &output, 2, "typo.toml: ");
+    }
+    let config = folder.write("good.toml", &good);
+    for variable in ["COUNTERSIGN__NOTIFY__ATEMPTS", "COUNTERSIGN_NOTIFY__ATTEMPTS", "COUNTERSIGN__NOTIFY_ATTEMPTS"] {
+        let output = serve(&config, &[(variable, "3")]).await;
+        refuses(variable, &output, 2, "did you mean notify.attempts?");
+        refuses(variable, &output, 2, variable);
+    }
+}
+
+#[tokio::test]
+async fn b23_a_secret_file_that_holds_no_secret_is_named() {
+    let folder = Folder::new();
+    let good = good(&folder);
+    let secret = format!("callback_secret = \"{CALLBACK_SECRET}\"");
+    let no_text = folder.0.join("bytes");
+    std::fs::write(&no_text, [0xff, 0xfe]).unwrap();
+    let rows = [
+        ("a folder", folder.0.display().to_string()),
+        ("bytes that are no text", no_text.display().to_string()),
+        ("an empty file", folder.write("empty", "")),
+        ("a line end only", folder.write("line", "\n")),
+        ("blanks", folder.write("blanks", "                                             \n")),
+        ("only the prefix", folder.write("prefix", "whsec_\n")),
+        ("two lines", folder.write("lines", &format!("{CALLBACK_SECRET}\n{CALLBACK_SECRET}\n"))),
+    ];
+    for (what, file) in rows {
+        let config = folder.write("c.toml", &good.replace(&secret, &format!("callback_secret_file = \"{file}\"")));
+        let output = serve(&config, &[]).await;
+        refuses(what, &output, 2, "signer.callback_secret");
+        assert!(!String::from_utf8(output.stderr).unwrap().contains(&CALLBACK_SECRET[6..]), "{what}");
+    }
+    for (what, from, to, named) in [
+        ("an empty issuer", "issuer = \"https://issuer.test.invalid\"", "issuer = \"\"", "auth.issuer"),
+        ("a blank issuer", "issuer = \"https://issuer.test.invalid\"", "issuer = \"  \"", "auth.issuer"),
+        ("keys twice", "[auth]", "[auth]\njwks_url = \"https://x.invalid\"", "auth.jwks_url"),
+    ] {
+        let config = folder.write("c.toml", &good.replacen(from, to, 1));
+        refuses(what, &serve(&config, &[]).await, 2, named);
+    }
+}
+
+#[tokio::test]
+async fn b23_where_it_starts_nothing_is_open_and_a_files_line_end_is_no_part_of_the_secret() {
+    let folder = Folder::new();
+    let secret = folder.write("callback-secret", &format!("{CALLBACK_SECRET}\r\n"));
+    let text = good(&folder)
+        .replace(&format!("callback_secret = \"{CALLBACK_SECRET}\""), &format!("callback_secret_file = \"{secret}\""))
+        .replace("[auth]", "[auth]\naudience = \"\"");
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let config = folder.write("good.toml", &text.replace("127.0.0.1:0", &address));
+    let _running = spawn(&["serve", "--config", &config], &[]);
+    assert!(is_up(&format!("http://{address}/healthz")).await, "it starts");
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let body = json!({"event_id": "evt_1", "type": "decision.recorded",
+        "payment_id": "pay_01J00000000000000000000000", "decision_id": "dec_1"})
+    .to_string();
+    let now = countersign::ambient::Clock::now(&countersign::ambient::SystemClock).seconds();
+    for (key, status) in [
+        (standardwebhooks::Webhook::from_bytes(Vec::new()), 401),
+        (standardwebhooks::Webhook::from_bytes(b"whsec_".to_vec()), 401),
+        // It is ours, and speaks of a payment that is not.
+        (standardwebhooks::Webhook::new(CALLBACK_SECRET), 404),
+    ] {
+        let signature = key.unwrap().sign("evt_1", now, body.as_bytes()).unwrap();
+        let answer = http
+            .post(format!("http://{address}/callbacks/signer"))
+            .header("content-type", "application/json")
+            .header("webhook-id", "evt_1")
+            .header("webhook-timestamp", now)
+            .header("webhook-signature", signature)
+            .body(body.clone())
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(answer.status().as_u16(), status, "{}", answer.text().await.unwrap());
+    }
+    for token in ["", "Bearer", "Bearer "] {
+        let open = http
+            .post(format!("http://{address}/mcp"))
+            .header("authorization", token)
+            .header("content-type", "application/json")
+            .body(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+        assert_eq!(open.send().await.unwrap().status(), 401, "{token:?}");
+    }
+}
+
+#[tokio::test]
+async fn b23_what_check_prints_masks_every_secret() {
+    let folder = Folder::new();
+    let config = folder.write("good.toml", &good(&folder));
+    let output = Command::new(PROGRAM)
+        .args(["check", "--config", &config])
+        .env("COUNTERSIGN__DATABASE__URL", "postgres://desk:PASSWORD-IN-A-URL@127.0.0.1:1/nothing")
+        .env("COUNTERSIGN__DATABASE__BUSY_TIMEOUT_MS", "500")
+        .kill_on_drop(true)
+        .output()
+        .await
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "no peer answers: {said}");
+    assert!(said.contains("REDACTED") && said.contains("https://issuer.test.invalid"), "{said}");
+    for secret in ["signer-api-key-for-tests", "rail-api-key-for-tests", &CALLBACK_SECRET[6..], "PASSWORD"] {
+        assert!(!said.contains(secret), "{secret}: {said}");
+    }
+}
+
+#[tokio::test]
 async fn the_demo_holds_every_promise() {
     let output = Command::new(PROGRAM).args(["demo", "--json"]).kill_on_drop(true).output();
     let output = tokio::time::timeout(Duration::from_secs(90), output).await.unwrap().unwrap();

@@ -3,9 +3,11 @@
 pub(crate) mod app;
 pub(crate) mod database;
 mod invariants;
+pub(crate) mod json_schema;
 pub(crate) mod payments;
 pub(crate) mod peer;
 mod postgres;
+pub(crate) mod recorder;
 pub(crate) mod rpc;
 pub(crate) mod scripted;
 pub(crate) mod sink;
