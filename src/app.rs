@@ -115,7 +115,7 @@ pub fn journal(
     presence: bool,
 ) -> Result<Arc<Journal>, ConfigFault> {
     let signer = Arc::new(SignerClient::from_config(config, Arc::clone(&ambient.clock), Arc::clone(&ambient.entropy))?);
-    let rail = Arc::new(RailClient::from_config(config, Arc::clone(&ambient.clock))?);
+    let rail = Arc::new(RailClient::from_config(config, Arc::clone(&ambient.clock), Arc::clone(&ambient.entropy))?);
     let switch: Arc<dyn PresencePort> = Arc::<SignerClient>::clone(&signer);
     let rules = rules(config, rail.as_ref(), ambient)?;
     Ok(Arc::new(Journal::new(Setup {

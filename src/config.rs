@@ -146,6 +146,8 @@ pub struct Signer {
     pub connect_timeout_ms: u64,
     pub read_timeout_ms: u64,
     pub total_timeout_ms: u64,
+    pub breaker_failures: u32,
+    pub breaker_wait_ms: u64,
 }
 
 /// `[rail]`.
@@ -159,6 +161,8 @@ pub struct Rail {
     pub connect_timeout_ms: u64,
     pub read_timeout_ms: u64,
     pub total_timeout_ms: u64,
+    pub breaker_failures: u32,
+    pub breaker_wait_ms: u64,
     pub dedup: String,
     pub read_lag_ms: u64,
     pub query_base_ms: u64,

@@ -7,6 +7,7 @@
 //! *Invariant*: nothing here decides about a payment. An answer is told apart by what it proves,
 //! and what proves nothing is `Unknown`.
 
+mod breaker;
 mod http;
 mod rail;
 #[cfg(test)]
@@ -16,6 +17,8 @@ mod verdict;
 mod wire;
 
 #[cfg(test)]
+mod breaker_tests;
+#[cfg(test)]
 mod http_tests;
 #[cfg(test)]
 mod rail_tests;
@@ -24,6 +27,7 @@ mod sandbox_tests;
 #[cfg(test)]
 mod signer_tests;
 
+pub use breaker::BreakerPlan;
 pub use http::{Endpoint, EndpointFault};
 pub use rail::RailClient;
 pub use signer::SignerClient;

@@ -65,25 +65,36 @@ impl Journal {
     }
 
     async fn signer_service(&self) -> Finding {
-        match self.signer.health().await {
-            Ok(()) => finding("signer_service", true, "answers, and accepts our key", ""),
+        let answer = self.signer.health().await;
+        let breaker = self.signer.breaker();
+        match answer {
+            Ok(()) => finding("signer_service", true, answers(breaker), ""),
             Err(trouble) => finding(
                 "signer_service",
                 false,
-                trouble.to_string(),
+                format!("{trouble}; breaker {breaker}"),
                 "mend the signer service or our key; then resend_notification",
             ),
         }
     }
 
     async fn rail(&self) -> Finding {
-        match self.rail.health().await {
-            Ok(()) => finding("rail", true, "answers, and accepts our key", ""),
-            Err(trouble) => {
-                finding("rail", false, trouble.to_string(), "mend the rail or our key; the gateway goes on by itself")
-            }
+        let answer = self.rail.health().await;
+        let breaker = self.rail.breaker();
+        match answer {
+            Ok(()) => finding("rail", true, answers(breaker), ""),
+            Err(trouble) => finding(
+                "rail",
+                false,
+                format!("{trouble}; breaker {breaker}"),
+                "mend the rail or our key; the gateway goes on by itself",
+            ),
         }
     }
+}
+
+fn answers(breaker: &str) -> String {
+    format!("answers, and accepts our key; breaker {breaker}")
 }
 
 fn state(payment: &Payment) -> Finding {

@@ -144,6 +144,11 @@ impl Journal {
         self.rail.health().await
     }
 
+    /// The circuit breakers' states: the signer service's and the rail's.
+    pub fn breakers(&self) -> [&'static str; 2] {
+        [self.signer.breaker(), self.rail.breaker()]
+    }
+
     fn moment(&self, tx: &Tx) -> Moment<'_> {
         Moment { now: tx.now(), roll: self.entropy.u64(), timing: &self.rules.timing }
     }

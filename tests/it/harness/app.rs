@@ -238,7 +238,7 @@ impl App {
 
     /// The real adapter of the sandbox rail.
     pub(crate) fn real_rail(&self) -> Arc<dyn RailPort> {
-        Arc::new(RailClient::from_config(&self.config, Arc::clone(&self.clock) as _).unwrap())
+        Arc::new(RailClient::from_config(&self.config, Arc::clone(&self.clock) as _, Arc::new(SystemEntropy)).unwrap())
     }
 
     pub(crate) fn policy(&self) -> &str {
