@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::Router;
 use secrecy::ExposeSecret as _;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::adapters::{RailClient, SignerClient};
@@ -16,7 +17,7 @@ use crate::http::auth::{KeySource, Verifier};
 use crate::http::gate::Gate;
 use crate::http::serve::{Serving, serve};
 use crate::journal::ports::{PresencePort, RailPort, SignerPort};
-use crate::journal::{Journal, Rules, Setup, resend_window, settle_after};
+use crate::journal::{ContextBudget, Journal, Rules, Setup, resend_window, settle_after};
 use crate::store::{Store, StoreFault};
 use crate::tools::names;
 use crate::{http, worker};
@@ -182,6 +183,7 @@ pub fn rules(config: &Config, rail: &dyn RailPort, ambient: &Ambient) -> Result<
         payer: Account::parse("payer_account", &config.payments.payer_account)
             .map_err(setting("payments.payer_account"))?,
         batch: config.worker.batch.into(),
+        context: ContextBudget { calls: config.context.calls.into(), bytes: config.context.bytes.into() },
     })
 }
 
@@ -211,16 +213,30 @@ impl Gateway {
     /// Serves until `stop` turns, then drains, ends the worker and closes the database.
     pub async fn run(self, config: &Config, listener: TcpListener, stop: CancellationToken) {
         let Self { router, journal, store, ended } = self;
+        let told = tokio::spawn({
+            let (journal, stop) = (Arc::clone(&journal), stop.clone());
+            async move {
+                stop.cancelled().await;
+                journal.stopping().cancel();
+                Instant::now()
+            }
+        });
         let work =
             config.worker.enabled.then(|| tokio::spawn(worker::run(journal, ms(config.worker.tick_ms), stop.clone())));
         serve(listener, router, Serving::from(&config.server), stop.clone()).await;
         // Only now: rmcp turns calls in flight into errors when this token turns.
         ended.cancel();
         stop.cancel();
-        if let Some(work) = work
-            && work.await.is_err()
-        {
-            tracing::error!("the worker panicked; its work is due again when its leases end");
+        if let Some(mut work) = work {
+            let since = told.await.unwrap_or_else(|_| Instant::now());
+            match tokio::time::timeout_at(since + ms(config.server.drain_ms), &mut work).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => tracing::error!("the worker panicked; its work is due again when its leases end"),
+                Err(_) => {
+                    tracing::warn!("work on payments did not end in time and is cut off; it is due again when its leases end");
+                    work.abort();
+                }
+            }
         }
         store.close().await;
     }

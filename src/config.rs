@@ -35,6 +35,7 @@ pub struct Config {
     pub worker: Worker,
     pub signer: Signer,
     pub rail: Rail,
+    pub context: Context,
     pub telemetry: Telemetry,
 }
 
@@ -167,6 +168,15 @@ pub struct Rail {
     pub read_lag_ms: u64,
     pub query_base_ms: u64,
     pub query_cap_ms: u64,
+}
+
+/// `[context]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/countersign.toml documents every key")]
+pub struct Context {
+    pub calls: u32,
+    pub bytes: u32,
 }
 
 /// `[telemetry]`.

@@ -2,7 +2,7 @@
 
 use super::reading::is_open;
 use super::{Journal, Selector};
-use crate::domain::{Payment, Phase, Principal, Refusal, Stage, Timestamp};
+use crate::domain::{Attention, Payment, Phase, Principal, Refusal, Stage, Timestamp};
 
 /// One check.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +57,14 @@ impl Journal {
                 "attention",
                 false,
                 reason.as_str(),
-                "an operator compares our records with the rail's",
+                match reason {
+                    Attention::ContextBudgetSpent => "whoever runs the agent ends its loop; the payment goes on by itself",
+                    Attention::IntegrityMismatch
+                    | Attention::TerminalContradiction
+                    | Attention::ResendWindowClosed
+                    | Attention::RefusedWhileUnknown
+                    | Attention::CancelWhileUnknown => "an operator compares our records with the rail's",
+                },
             ));
         }
         findings.push(clocks(&payment));

@@ -19,6 +19,7 @@
 mod attempt;
 mod audit;
 mod check;
+mod context;
 mod create;
 mod decide;
 mod execute;
@@ -38,10 +39,12 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 pub use crate::store::{AuditRow, Lease};
 pub use audit::Evidence;
 pub use check::SignerNews;
+pub use context::ContextBudget;
 pub use create::{CreateRequest, Created};
 pub use decide::{Decision, Source, Verdict};
 pub use explain::{Diagnosis, Finding};
@@ -95,6 +98,10 @@ pub struct Journal {
     rules: Rules,
     /// Told when a row became due in this process; the worker's loop waits on it.
     due: Notify,
+    /// What agents were told about payments by this process.
+    context: context::Counts,
+    /// Turns when this process is to stop: who waits for news then answers with what there is.
+    stopping: CancellationToken,
 }
 
 impl Journal {
@@ -111,6 +118,8 @@ impl Journal {
             policy: ArcSwap::from_pointee(policy),
             rules,
             due: Notify::new(),
+            context: context::Counts::new(),
+            stopping: CancellationToken::new(),
         }
     }
 
@@ -127,6 +136,11 @@ impl Journal {
     /// Waits until something became due in this process.
     pub async fn woken(&self) {
         self.due.notified().await;
+    }
+
+    /// The token that ends waiting for news: turned when this process is to stop.
+    pub const fn stopping(&self) -> &CancellationToken {
+        &self.stopping
     }
 
     /// Whether the database answers.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::context::ContextBudget;
 use super::ports::{Dedup, RailCaps};
 use crate::domain::{Account, Currency, Timing};
 
@@ -34,6 +35,8 @@ pub struct Rules {
     pub payer: Account,
     /// How many due payments one tick takes.
     pub batch: i64,
+    /// What an agent may be told about one payment.
+    pub context: ContextBudget,
 }
 
 /// How long after an attempt it can no longer arrive: the key's life at the rail, and its read lag.

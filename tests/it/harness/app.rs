@@ -490,6 +490,11 @@ impl App {
         self.audit().await.iter().filter(|facts| facts.event == event && facts.reason == reason).count()
     }
 
+    /// How often an event was audited.
+    pub(crate) async fn audited_events(&self, event: &str) -> usize {
+        self.audit().await.iter().filter(|facts| facts.event == event).count()
+    }
+
     /// How many rows a table has.
     pub(crate) async fn rows(&self, table: &str) -> usize {
         self.db.raw().await.texts(&format!("SELECT CAST(COUNT(*) AS TEXT) FROM {table}")).await[0].parse().unwrap()
