@@ -6,7 +6,6 @@ use std::time::Duration;
 use axum::Router;
 use secrecy::ExposeSecret as _;
 use tokio::net::TcpListener;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::adapters::{RailClient, SignerClient};
@@ -213,30 +212,26 @@ impl Gateway {
     /// Serves until `stop` turns, then drains, ends the worker and closes the database.
     pub async fn run(self, config: &Config, listener: TcpListener, stop: CancellationToken) {
         let Self { router, journal, store, ended } = self;
-        let told = tokio::spawn({
+        let (enabled, tick) = (config.worker.enabled, ms(config.worker.tick_ms));
+        let drain = ms(config.server.drain_ms);
+        let waiting = tokio::spawn({
             let (journal, stop) = (Arc::clone(&journal), stop.clone());
             async move {
                 stop.cancelled().await;
                 journal.stopping().cancel();
-                Instant::now()
             }
         });
-        let work =
-            config.worker.enabled.then(|| tokio::spawn(worker::run(journal, ms(config.worker.tick_ms), stop.clone())));
+        let work = enabled.then(|| tokio::spawn(worker::run(journal, tick, drain, stop.clone())));
         serve(listener, router, Serving::from(&config.server), stop.clone()).await;
         // Only now: rmcp turns calls in flight into errors when this token turns.
         ended.cancel();
         stop.cancel();
-        if let Some(mut work) = work {
-            let since = told.await.unwrap_or_else(|_| Instant::now());
-            match tokio::time::timeout_at(since + ms(config.server.drain_ms), &mut work).await {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) => tracing::error!("the worker panicked; its work is due again when its leases end"),
-                Err(_) => {
-                    tracing::warn!("work on payments did not end in time and is cut off; it is due again when its leases end");
-                    work.abort();
-                }
-            }
+        let worked = match work {
+            Some(work) => work.await,
+            None => Ok(()),
+        };
+        if waiting.await.and(worked).is_err() {
+            tracing::error!("the worker panicked; its work is due again when its leases end");
         }
         store.close().await;
     }

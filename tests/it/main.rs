@@ -22,6 +22,7 @@ mod flow_callbacks;
 mod flow_context;
 mod flow_create;
 mod flow_decisions;
+mod flow_drain;
 mod flow_edges;
 mod flow_execution;
 mod flow_main;
