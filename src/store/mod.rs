@@ -20,6 +20,7 @@ mod lease;
 mod payments;
 mod row;
 mod usage;
+mod writes;
 
 pub use approvals::{PinnedKey, StoredChallenge, StoredDecision};
 pub use attestations::{Attestation, Matter};

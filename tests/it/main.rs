@@ -17,6 +17,7 @@ mod domain_policy;
 mod domain_properties;
 mod domain_transitions;
 mod domain_values;
+mod field_bugs;
 mod flow_breaker;
 mod flow_callbacks;
 mod flow_context;
