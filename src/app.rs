@@ -16,7 +16,7 @@ use crate::http::auth::{KeySource, Verifier};
 use crate::http::gate::Gate;
 use crate::http::serve::{Serving, serve};
 use crate::journal::ports::{PresencePort, RailPort, SignerPort, WebhookPort};
-use crate::journal::{EventRules, Journal, Rules, Setup, resend_window, settle_after};
+use crate::journal::{ContextBudget, EventRules, Journal, Rules, Setup, resend_window, settle_after};
 use crate::store::{Store, StoreFault};
 use crate::tools::names;
 use crate::{http, worker};
@@ -115,7 +115,7 @@ pub async fn journal(
     presence: bool,
 ) -> Result<Arc<Journal>, ConfigFault> {
     let signer = Arc::new(SignerClient::from_config(config, Arc::clone(&ambient.clock), Arc::clone(&ambient.entropy))?);
-    let rail = Arc::new(RailClient::from_config(config, Arc::clone(&ambient.clock))?);
+    let rail = Arc::new(RailClient::from_config(config, Arc::clone(&ambient.clock), Arc::clone(&ambient.entropy))?);
     let switch: Arc<dyn PresencePort> = Arc::<SignerClient>::clone(&signer);
     let webhooks = webhooks(config, ambient).await?;
     let rules = rules(config, rail.as_ref(), ambient)?;
@@ -196,6 +196,7 @@ pub fn rules(config: &Config, rail: &dyn RailPort, ambient: &Ambient) -> Result<
             send_within: ms(config.worker.lease_ms),
             lease: ms(config.worker.lease_ms.saturating_add(config.webhooks.timeout_ms)),
         },
+        context: ContextBudget { calls: config.context.calls.into(), bytes: config.context.bytes.into() },
     })
 }
 
@@ -225,15 +226,25 @@ impl Gateway {
     /// Serves until `stop` turns, then drains, ends the worker and closes the database.
     pub async fn run(self, config: &Config, listener: TcpListener, stop: CancellationToken) {
         let Self { router, journal, store, ended } = self;
-        let work =
-            config.worker.enabled.then(|| tokio::spawn(worker::run(journal, ms(config.worker.tick_ms), stop.clone())));
+        let (enabled, tick) = (config.worker.enabled, ms(config.worker.tick_ms));
+        let drain = ms(config.server.drain_ms);
+        let waiting = tokio::spawn({
+            let (journal, stop) = (Arc::clone(&journal), stop.clone());
+            async move {
+                stop.cancelled().await;
+                journal.stopping().cancel();
+            }
+        });
+        let work = enabled.then(|| tokio::spawn(worker::run(journal, tick, drain, stop.clone())));
         serve(listener, router, Serving::from(&config.server), stop.clone()).await;
         // Only now: rmcp turns calls in flight into errors when this token turns.
         ended.cancel();
         stop.cancel();
-        if let Some(work) = work
-            && work.await.is_err()
-        {
+        let worked = match work {
+            Some(work) => work.await,
+            None => Ok(()),
+        };
+        if waiting.await.and(worked).is_err() {
             tracing::error!("the worker panicked; its work is due again when its leases end");
         }
         store.close().await;

@@ -15,19 +15,20 @@ const GRACE: Duration = Duration::from_secs(2);
 ///
 /// The loops share nothing but the database: no receiver of events can hold up a payment or another
 /// receiver. *Crash*: nothing is kept here.
-pub async fn run(journal: Arc<Journal>, every: Duration, stop: CancellationToken) {
+pub async fn run(journal: Arc<Journal>, every: Duration, drain: Duration, stop: CancellationToken) {
     let targets = journal.webhook_targets().iter().cloned();
     let events = targets.map(|target| events(Arc::clone(&journal), target, every, stop.clone()));
     let events = futures::future::join_all(events);
-    tokio::join!(payments(Arc::clone(&journal), every, stop.clone()), events);
+    tokio::join!(payments(Arc::clone(&journal), every, drain, stop.clone()), events);
 }
 
 /// Attends to due payments; looks every `every`, and at once when this process made something due.
 ///
 /// At most as many payments as a batch holds are attended to at once; a place that becomes free is taken
-/// by the next, so a slow rail or signer service holds up only what it is asked about. What is under way
-/// ends before this returns.
-async fn payments(journal: Arc<Journal>, every: Duration, stop: CancellationToken) {
+/// by the next, so a slow rail or signer service holds up only what it is asked about. Told to stop, what
+/// is under way gets `drain` to end; what is cut off then is found by whoever takes it over, as after a
+/// crash.
+async fn payments(journal: Arc<Journal>, every: Duration, drain: Duration, stop: CancellationToken) {
     let most = usize::try_from(journal.rules().batch).unwrap_or(1).max(1);
     let mut under_way: JoinSet<bool> = JoinSet::new();
     // Whether something went well since the last look: it may have made more due.
@@ -48,7 +49,10 @@ async fn payments(journal: Arc<Journal>, every: Duration, stop: CancellationToke
             () = tokio::time::sleep(every) => again = true,
         }
     }
-    while under_way.join_next().await.is_some() {}
+    let ended = async { while under_way.join_next().await.is_some() {} };
+    if tokio::time::timeout(drain, ended).await.is_err() {
+        tracing::warn!("work on payments did not end in time and is cut off; it is due again when its leases end");
+    }
 }
 
 /// Claims what is due into the free places; whether there may be more.

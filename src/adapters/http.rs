@@ -17,7 +17,8 @@ use reqwest::{Client, Method, Request, Response, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 use tracing::Instrument as _;
 
-use crate::ambient::Clock;
+use super::breaker::{Breaker, BreakerPlan, Vital};
+use crate::ambient::{Clock, Entropy};
 use crate::domain::Timestamp;
 use crate::journal::ports::{Cause, Recorded, Trouble};
 
@@ -41,6 +42,8 @@ pub struct Endpoint {
     pub read: Duration,
     /// Longest whole call, reading the body included.
     pub total: Duration,
+    /// When it is left alone, and for how long.
+    pub breaker: BreakerPlan,
 }
 
 /// An endpoint that no call could ever be sent to.
@@ -116,6 +119,8 @@ pub(super) struct Http {
     effects: Client,
     reads: Client,
     clock: Arc<dyn Clock>,
+    /// One for both clients: they speak to the same other side.
+    breaker: Arc<Breaker>,
 }
 
 impl fmt::Debug for Http {
@@ -126,7 +131,11 @@ impl fmt::Debug for Http {
 
 impl Http {
     /// A client for `endpoint`; connects to nothing yet.
-    pub(super) fn new(endpoint: &Endpoint, clock: Arc<dyn Clock>) -> Result<Self, EndpointFault> {
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self, EndpointFault> {
         let name = endpoint.name;
         let base = Url::parse(&endpoint.url).map_err(|_| EndpointFault::Url(name))?;
         let plain = base.username().is_empty()
@@ -141,7 +150,13 @@ impl Http {
         bearer.set_sensitive(true);
         let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer)]);
         let client = |idle| build(endpoint, idle).map_err(|err| EndpointFault::Client(name, err));
-        Ok(Self { name, base, headers, total: endpoint.total, effects: client(0)?, reads: client(4)?, clock })
+        let breaker = Breaker::new(name, endpoint.breaker, Arc::clone(&clock), entropy);
+        Ok(Self { name, base, headers, total: endpoint.total, effects: client(0)?, reads: client(4)?, clock, breaker })
+    }
+
+    /// The breaker's state, for people.
+    pub(super) fn breaker(&self) -> &'static str {
+        self.breaker.word()
     }
 
     /// The longest a whole call may take.
@@ -187,6 +202,10 @@ impl Http {
         let Some(request) = self.request(call) else {
             return Raw::NotSent(Trouble::of(Cause::Garbage));
         };
+        let permit = match self.breaker.enter() {
+            Ok(permit) => permit,
+            Err(left) => return Raw::NotSent(shut(left)),
+        };
         let client = match call.kind {
             Kind::Read => &self.reads,
             // Nothing may come between this question and the sending.
@@ -195,10 +214,12 @@ impl Http {
             }
             Kind::Put(_) | Kind::Effect(_) => &self.effects,
         };
-        match client.execute(request).await {
+        let raw = match client.execute(request).await {
             Ok(response) => self.read(response).await,
             Err(err) => unanswered(&err),
-        }
+        };
+        permit.settle(vital(&raw));
+        raw
     }
 
     /// The request, or `None` when a value fits in no header.
@@ -260,9 +281,34 @@ impl Raw {
         match self {
             Self::Answered(_) => "answered",
             Self::NotSent(Trouble { cause: Cause::TooLate, .. }) => "too_late",
+            Self::NotSent(trouble) if is_shut(trouble) => "breaker_open",
             Self::NotSent(_) => "not_sent",
             Self::NoAnswer(trouble) => trouble.cause.as_str(),
         }
+    }
+}
+
+/// The code of a call that the breaker kept.
+const SHUT: &str = "breaker_open";
+
+fn shut(left: Duration) -> Trouble {
+    Trouble { code: Some(SHUT.to_owned()), retry_after: Some(left), ..Trouble::of(Cause::Unavailable) }
+}
+
+/// Whether the breaker kept the call, so that trying again at once is of no use.
+pub(super) fn is_shut(trouble: &Trouble) -> bool {
+    trouble.status.is_none() && trouble.code.as_deref() == Some(SHUT)
+}
+
+/// What an ending says about the other side: a 4xx is an answer, a 5xx or silence is not.
+fn vital(raw: &Raw) -> Vital {
+    match raw {
+        Raw::Answered(reply) if reply.status < 500 => Vital::Alive,
+        // Its head said that it works; what went wrong then is another matter.
+        Raw::NoAnswer(Trouble { status: Some(..=499), cause, .. }) if *cause != Cause::Timeout => Vital::Alive,
+        Raw::Answered(_) | Raw::NoAnswer(_) => Vital::Down,
+        Raw::NotSent(trouble) if trouble.cause == Cause::Unavailable => Vital::Down,
+        Raw::NotSent(_) => Vital::Silent,
     }
 }
 

@@ -7,13 +7,13 @@ use reqwest::header::HeaderValue;
 
 use super::http::{Call, Http, Kind, Raw, retry_after};
 use super::script::{Script, Step, endpoint, http, refused, says};
-use crate::ambient::SystemClock;
+use crate::ambient::{SystemClock, SystemEntropy};
 use crate::domain::Timestamp;
 use crate::journal::for_test;
 use crate::journal::ports::{Cause, Recorded};
 
 fn client(url: &str) -> Http {
-    Http::new(&endpoint(url), Arc::new(SystemClock)).unwrap()
+    Http::new(&endpoint(url), Arc::new(SystemClock), Arc::new(SystemEntropy)).unwrap()
 }
 
 fn recorded() -> Recorded {
@@ -153,10 +153,10 @@ fn retry_after_is_seconds_or_a_date_and_bounded() {
 #[test]
 fn an_endpoint_that_could_not_be_called_is_refused() {
     for url in ["ftp://x", "not a url", "http://user@x", "http://user:pw@x", "http://x/?q", "http://x/#f", ""] {
-        assert!(Http::new(&endpoint(url), Arc::new(SystemClock)).is_err(), "{url}");
+        assert!(Http::new(&endpoint(url), Arc::new(SystemClock), Arc::new(SystemEntropy)).is_err(), "{url}");
     }
     let mut bad = endpoint("http://x");
     bad.api_key = "line\nbreak".into();
-    let fault = Http::new(&bad, Arc::new(SystemClock)).unwrap_err();
+    let fault = Http::new(&bad, Arc::new(SystemClock), Arc::new(SystemEntropy)).unwrap_err();
     assert!(!fault.to_string().contains("break"));
 }

@@ -9,6 +9,7 @@
 //! and what proves nothing is `Unknown`.
 
 mod address;
+mod breaker;
 mod http;
 mod rail;
 #[cfg(test)]
@@ -18,6 +19,8 @@ mod verdict;
 mod webhook;
 mod wire;
 
+#[cfg(test)]
+mod breaker_tests;
 #[cfg(test)]
 mod http_tests;
 #[cfg(test)]
@@ -29,6 +32,7 @@ mod signer_tests;
 #[cfg(test)]
 mod webhook_tests;
 
+pub use breaker::BreakerPlan;
 pub use http::{Endpoint, EndpointFault};
 pub use rail::RailClient;
 pub use signer::SignerClient;

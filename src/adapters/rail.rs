@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
+use super::breaker::BreakerPlan;
 use super::http::{Call, Endpoint, EndpointFault, Http, Kind, Raw, Reply};
 use super::verdict::{answer, cause_of, is_name, is_word, parse, trouble};
 use super::wire::{TransferAnswer, TransferBody, TransfersBody};
-use crate::ambient::Clock;
+use crate::ambient::{Clock, Entropy};
 use crate::config::{Config, ConfigFault, ms};
 use crate::journal::ports::{
     Answer, Cause, Dedup, Lookup, Outcome, RailCaps, RailPort, RailReceipt, Recorded, Transfer, Trouble,
@@ -42,14 +43,19 @@ impl RailClient {
     /// A client for the rail at `endpoint`, which promises `caps`.
     ///
     /// *Errors*: an endpoint that no call could be sent to. Nothing is sent yet.
-    pub fn new(endpoint: &Endpoint, caps: RailCaps, clock: Arc<dyn Clock>) -> Result<Self, EndpointFault> {
-        Ok(Self { http: Http::new(endpoint, clock)?, caps })
+    pub fn new(
+        endpoint: &Endpoint,
+        caps: RailCaps,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self, EndpointFault> {
+        Ok(Self { http: Http::new(endpoint, clock, entropy)?, caps })
     }
 
     /// The client that `[rail]` describes.
     ///
     /// *Errors*: the setting that can't be used.
-    pub fn from_config(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, ConfigFault> {
+    pub fn from_config(config: &Config, clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Result<Self, ConfigFault> {
         let rail = &config.rail;
         let endpoint = Endpoint {
             name: "rail",
@@ -58,6 +64,7 @@ impl RailClient {
             connect: ms(rail.connect_timeout_ms),
             read: ms(rail.read_timeout_ms),
             total: ms(rail.total_timeout_ms),
+            breaker: BreakerPlan { failures: rail.breaker_failures, wait: ms(rail.breaker_wait_ms) },
         };
         let dedup = match config.dedup()? {
             None => Dedup::None,
@@ -65,7 +72,7 @@ impl RailClient {
             Some(Some(span)) => Dedup::Ttl(span),
         };
         let caps = RailCaps { dedup, read_lag: ms(rail.read_lag_ms) };
-        Self::new(&endpoint, caps, clock).map_err(|err| ConfigFault(err.to_string()))
+        Self::new(&endpoint, caps, clock, entropy).map_err(|err| ConfigFault(err.to_string()))
     }
 
     async fn get(&self, template: &'static str, path: &[&str], query: Option<(&str, &str)>) -> Raw {
@@ -130,6 +137,10 @@ impl RailPort for RailClient {
                 Err(trouble) => Lookup::Inconclusive(trouble),
             }
         })
+    }
+
+    fn breaker(&self) -> &'static str {
+        self.http.breaker()
     }
 
     fn health(&self) -> BoxFuture<'_, Answer<()>> {

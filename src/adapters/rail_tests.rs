@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use super::RailClient;
 use super::script::{Script, Step, endpoint, http, refused, says};
-use crate::ambient::SystemClock;
+use crate::ambient::{SystemClock, SystemEntropy};
 use crate::domain::Money;
 use crate::journal::for_test;
 use crate::journal::ports::{Cause, Dedup, Lookup, Outcome, RailCaps, RailPort as _, RailReceipt, Transfer};
 
 fn rail(url: &str) -> RailClient {
     let caps = RailCaps { dedup: Dedup::Forever, read_lag: Duration::ZERO };
-    RailClient::new(&endpoint(url), caps, Arc::new(SystemClock)).unwrap()
+    RailClient::new(&endpoint(url), caps, Arc::new(SystemClock), Arc::new(SystemEntropy)).unwrap()
 }
 
 pub(super) fn transfer(reference: &str) -> Transfer {

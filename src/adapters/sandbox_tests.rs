@@ -24,7 +24,7 @@ async fn pair() -> Pair {
     let endpoint = endpoint(&format!("http://{}", listener.local_addr().unwrap()));
     tokio::spawn(async move { axum::serve(listener, sandbox.router()).await });
     let caps = RailCaps { dedup: Dedup::Forever, read_lag: Duration::ZERO };
-    let rail = RailClient::new(&endpoint, caps, Arc::new(SystemClock)).unwrap();
+    let rail = RailClient::new(&endpoint, caps, Arc::new(SystemClock), Arc::new(SystemEntropy)).unwrap();
     Pair { rail, endpoint }
 }
 
@@ -115,7 +115,7 @@ async fn a_look_up_tells_two_payments_and_silence_apart() {
 async fn a_wrong_key_refuses_and_is_not_well() {
     let pair = pair().await;
     let wrong = Endpoint { api_key: "another-key-00001".into(), ..pair.endpoint.clone() };
-    let rail = RailClient::new(&wrong, pair.rail.caps(), Arc::new(SystemClock)).unwrap();
+    let rail = RailClient::new(&wrong, pair.rail.caps(), Arc::new(SystemClock), Arc::new(SystemEntropy)).unwrap();
     assert_eq!(rail.health().await.unwrap_err().cause, Cause::Unauthorized);
     let other = Pair { rail, endpoint: pair.endpoint.clone() };
     assert!(matches!(other.pay("pay_1").await, Outcome::Refused(trouble) if trouble.cause == Cause::Unauthorized));

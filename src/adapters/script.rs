@@ -8,6 +8,7 @@ use secrecy::SecretString;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::breaker::BreakerPlan;
 use super::http::Endpoint;
 
 /// What the server does once it has read a whole request. The last step repeats.
@@ -73,6 +74,7 @@ pub(super) fn endpoint(url: &str) -> Endpoint {
         connect: Duration::from_millis(300),
         read: Duration::from_millis(400),
         total: Duration::from_millis(900),
+        breaker: BreakerPlan { failures: 0, wait: Duration::ZERO },
     }
 }
 

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 
-use super::http::{Call, Endpoint, EndpointFault, Http, Kind, Raw, Reply};
+use super::breaker::BreakerPlan;
+use super::http::{Call, Endpoint, EndpointFault, Http, Kind, Raw, Reply, is_shut};
 use super::verdict::{answer, cause_of, is_id, is_name, is_word, parse, trouble};
 use super::wire::{
     AskedNotify, AskedRegister, CloseBody, ClosedBody, ItemsBody, LinkBody, NotifiedBody, NotifyBody, RegisterBody,
@@ -51,7 +52,7 @@ impl SignerClient {
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
     ) -> Result<Self, EndpointFault> {
-        Ok(Self { http: Http::new(endpoint, clock)?, callback_url, entropy })
+        Ok(Self { http: Http::new(endpoint, clock, Arc::clone(&entropy))?, callback_url, entropy })
     }
 
     /// The client that `[signer]` describes.
@@ -66,6 +67,7 @@ impl SignerClient {
             connect: ms(signer.connect_timeout_ms),
             read: ms(signer.read_timeout_ms),
             total: ms(signer.total_timeout_ms),
+            breaker: BreakerPlan { failures: signer.breaker_failures, wait: ms(signer.breaker_wait_ms) },
         };
         Self::new(&endpoint, config.callback_url(), clock, entropy).map_err(|err| ConfigFault(err.to_string()))
     }
@@ -243,6 +245,10 @@ impl SignerPort for SignerClient {
         })
     }
 
+    fn breaker(&self) -> &'static str {
+        self.http.breaker()
+    }
+
     fn health(&self) -> BoxFuture<'_, Answer<()>> {
         Box::pin(async move {
             self.get("/healthz", &["healthz"], None, |_| Ok(())).await?;
@@ -271,7 +277,7 @@ impl PresencePort for SignerClient {
 /// service named a time to wait, which is for the schedule to keep.
 fn may_try_again(first: &Raw) -> bool {
     match first {
-        Raw::NotSent(trouble) => trouble.cause == Cause::Unavailable,
+        Raw::NotSent(trouble) => trouble.cause == Cause::Unavailable && !is_shut(trouble),
         Raw::NoAnswer(_) => false,
         Raw::Answered(reply) => reply.status >= 500 && reply.retry_after.is_none(),
     }

@@ -33,6 +33,8 @@ impl Check {
         let policy = read_policy(&config)?;
         let ambient = ambient();
         let mut verdicts: Vec<(&str, Result<(), String>)> = Vec::new();
+        // Of this command's own calls: a serving process shows its own in /readyz.
+        let mut breakers = [""; 2];
         let keys =
             Verifier::new(&config.auth, config.audience(), Arc::clone(&ambient.clock), KeySource::of(&config.auth))
                 .await;
@@ -53,6 +55,7 @@ impl Check {
                 };
                 verdicts.push(("signer service", told(tokio::time::timeout(PATIENCE, journal.ping_signer()).await)));
                 verdicts.push(("rail", told(tokio::time::timeout(PATIENCE, journal.ping_rail()).await)));
+                breakers = journal.breakers();
                 store.close().await;
             }
             Err(fault) => verdicts.push(("database", Err(fault.to_string()))),
@@ -62,8 +65,8 @@ impl Check {
             let rows: Vec<Value> = verdicts
                 .iter()
                 .map(|(name, verdict)| {
-                    json!({
-                "dependency": name, "ok": verdict.is_ok(), "reason": verdict.as_ref().err()})
+                    json!({"dependency": name, "ok": verdict.is_ok(), "reason": verdict.as_ref().err(),
+                        "breaker": breaker_of(name, breakers)})
                 })
                 .collect();
             println!("{}", json!({"ok": good, "dependencies": rows}));
@@ -71,12 +74,21 @@ impl Check {
             // Secrets print as REDACTED: they are a type of their own.
             println!("{config:#?}\n");
             for (name, verdict) in &verdicts {
+                let breaker = breaker_of(name, breakers).map(|word| format!(" (breaker {word})")).unwrap_or_default();
                 match verdict {
-                    Ok(()) => println!("ok      {name}"),
-                    Err(why) => println!("failed  {name}: {why}"),
+                    Ok(()) => println!("ok      {name}{breaker}"),
+                    Err(why) => println!("failed  {name}: {why}{breaker}"),
                 }
             }
         }
         if good { Ok(()) } else { Err(failed("not every dependency answers")) }
+    }
+}
+
+fn breaker_of(dependency: &str, [signer, rail]: [&'static str; 2]) -> Option<&'static str> {
+    match dependency {
+        "signer service" => Some(signer),
+        "rail" => Some(rail),
+        _ => None,
     }
 }

@@ -82,7 +82,7 @@ impl Worker {
         let journal = journal(&config, policy, store.clone(), &ambient, false).await?;
         let stop = stop_on_signals().map_err(failed)?;
         tracing::info!("working");
-        worker::run(journal, ms(config.worker.tick_ms), stop).await;
+        worker::run(journal, ms(config.worker.tick_ms), ms(config.server.drain_ms), stop).await;
         store.close().await;
         guard.shutdown();
         Ok(())

@@ -40,6 +40,7 @@ pub struct Config {
     pub signer: Signer,
     pub rail: Rail,
     pub webhooks: Webhooks,
+    pub context: Context,
     pub telemetry: Telemetry,
 }
 
@@ -151,6 +152,8 @@ pub struct Signer {
     pub connect_timeout_ms: u64,
     pub read_timeout_ms: u64,
     pub total_timeout_ms: u64,
+    pub breaker_failures: u32,
+    pub breaker_wait_ms: u64,
 }
 
 /// `[rail]`.
@@ -164,10 +167,21 @@ pub struct Rail {
     pub connect_timeout_ms: u64,
     pub read_timeout_ms: u64,
     pub total_timeout_ms: u64,
+    pub breaker_failures: u32,
+    pub breaker_wait_ms: u64,
     pub dedup: String,
     pub read_lag_ms: u64,
     pub query_base_ms: u64,
     pub query_cap_ms: u64,
+}
+
+/// `[context]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/countersign.toml documents every key")]
+pub struct Context {
+    pub calls: u32,
+    pub bytes: u32,
 }
 
 /// `[telemetry]`.

@@ -146,16 +146,19 @@ pub enum Attention {
     RefusedWhileUnknown,
     /// Called off while the outcome is unknown; it is not sent again.
     CancelWhileUnknown,
+    /// Its agent has asked about it so often that it was told to stop.
+    ContextBudgetSpent,
 }
 
 impl Attention {
     /// Every reason.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::IntegrityMismatch,
         Self::TerminalContradiction,
         Self::ResendWindowClosed,
         Self::RefusedWhileUnknown,
         Self::CancelWhileUnknown,
+        Self::ContextBudgetSpent,
     ];
 
     /// The stable spelling.
@@ -166,6 +169,7 @@ impl Attention {
             Self::ResendWindowClosed => "RESEND_WINDOW_CLOSED",
             Self::RefusedWhileUnknown => "REFUSED_WHILE_UNKNOWN",
             Self::CancelWhileUnknown => "CANCEL_WHILE_UNKNOWN",
+            Self::ContextBudgetSpent => "CONTEXT_BUDGET_SPENT",
         }
     }
 

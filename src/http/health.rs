@@ -52,12 +52,14 @@ async fn ready(State(health): State<Health>) -> Response {
         Ok(Err(trouble)) => crate::journal::ports::Trouble::to_string(trouble),
         Err(_) => "timeout".to_owned(),
     };
+    let [signer_breaker, rail_breaker] = health.journal.breakers();
     let body = json!({
         "status": verdict,
         "database": word(store),
         "token_keys": word(keys),
         "signer_service": peer(&signer),
         "rail": peer(&rail),
+        "breakers": {"signer_service": signer_breaker, "rail": rail_breaker},
     });
     (status, Json(body)).into_response()
 }

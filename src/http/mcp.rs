@@ -98,23 +98,21 @@ impl ServerHandler for McpServer {
         let desk = self.desk.clone();
         let request_id = caller.request_id.clone();
         let span = tracing::Span::current();
-        let work = tokio::spawn(async move { logged(&desk, &caller, tool).await }.instrument(span));
-        let result = work.await.unwrap_or_else(|err| {
+        let work = tokio::spawn(async move { answered(&desk, &caller, tool).await }.instrument(span));
+        let (body, is_error) = work.await.unwrap_or_else(|err| {
             tracing::error!(
                 request_id,
                 tool.name = tool.name,
                 panicked = err.is_panic(),
                 "a tool call ended without an answer"
             );
-            Err(Refusal::new(
+            let refusal = Refusal::new(
                 Code::Internal,
                 "an internal fault ended the call; what was committed stands, ask for the payment's status",
-            ))
+            );
+            (error_object(&refusal, &request_id), true)
         });
-        Ok(CallToolResponse::Complete(match result {
-            Ok(reply) => rendered(reply.body, false),
-            Err(refusal) => rendered(error_object(&refusal, &request_id), true),
-        }))
+        Ok(CallToolResponse::Complete(rendered(body, is_error)))
     }
 }
 
@@ -141,6 +139,16 @@ impl Caller {
             _ => Err(ErrorData::internal_error("the request did not pass the gate", None)),
         }
     }
+}
+
+/// The call's structured content, counted against its payment's budget, and whether it is an error.
+async fn answered(desk: &Desk, caller: &Caller, tool: &ToolSpec) -> (Map<String, Value>, bool) {
+    let (mut body, is_error) = match logged(desk, caller, tool).await {
+        Ok(reply) => (reply.body, false),
+        Err(refusal) => (error_object(&refusal, &caller.request_id), true),
+    };
+    desk.charge(&caller.principal, &mut body).await;
+    (body, is_error)
 }
 
 /// One log line before the call and one after it: ids, outcome, duration; never a secret.

@@ -2,7 +2,7 @@
 
 use super::reading::is_open;
 use super::{Journal, Selector};
-use crate::domain::{Payment, Phase, Principal, Refusal, Stage, Timestamp};
+use crate::domain::{Attention, Payment, Phase, Principal, Refusal, Stage, Timestamp};
 
 /// One check.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +57,14 @@ impl Journal {
                 "attention",
                 false,
                 reason.as_str(),
-                "an operator compares our records with the rail's",
+                match reason {
+                    Attention::ContextBudgetSpent => "whoever runs the agent ends its loop; the payment goes on by itself",
+                    Attention::IntegrityMismatch
+                    | Attention::TerminalContradiction
+                    | Attention::ResendWindowClosed
+                    | Attention::RefusedWhileUnknown
+                    | Attention::CancelWhileUnknown => "an operator compares our records with the rail's",
+                },
             ));
         }
         findings.push(clocks(&payment));
@@ -65,25 +72,36 @@ impl Journal {
     }
 
     async fn signer_service(&self) -> Finding {
-        match self.signer.health().await {
-            Ok(()) => finding("signer_service", true, "answers, and accepts our key", ""),
+        let answer = self.signer.health().await;
+        let breaker = self.signer.breaker();
+        match answer {
+            Ok(()) => finding("signer_service", true, answers(breaker), ""),
             Err(trouble) => finding(
                 "signer_service",
                 false,
-                trouble.to_string(),
+                format!("{trouble}; breaker {breaker}"),
                 "mend the signer service or our key; then resend_notification",
             ),
         }
     }
 
     async fn rail(&self) -> Finding {
-        match self.rail.health().await {
-            Ok(()) => finding("rail", true, "answers, and accepts our key", ""),
-            Err(trouble) => {
-                finding("rail", false, trouble.to_string(), "mend the rail or our key; the gateway goes on by itself")
-            }
+        let answer = self.rail.health().await;
+        let breaker = self.rail.breaker();
+        match answer {
+            Ok(()) => finding("rail", true, answers(breaker), ""),
+            Err(trouble) => finding(
+                "rail",
+                false,
+                format!("{trouble}; breaker {breaker}"),
+                "mend the rail or our key; the gateway goes on by itself",
+            ),
         }
     }
+}
+
+fn answers(breaker: &str) -> String {
+    format!("answers, and accepts our key; breaker {breaker}")
 }
 
 fn state(payment: &Payment) -> Finding {

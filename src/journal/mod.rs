@@ -19,6 +19,7 @@
 mod attempt;
 mod audit;
 mod check;
+mod context;
 mod create;
 mod decide;
 mod execute;
@@ -39,10 +40,12 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
 
 pub use crate::store::{AuditRow, Lease};
 pub use audit::Evidence;
 pub use check::SignerNews;
+pub use context::ContextBudget;
 pub use create::{CreateRequest, Created};
 pub use decide::{Decision, Source, Verdict};
 pub use explain::{Diagnosis, Finding};
@@ -104,6 +107,10 @@ pub struct Journal {
     due: Notify,
     /// Turns when this process wrote an event; the delivery loops wait on it.
     news: watch::Sender<()>,
+    /// What agents were told about payments by this process.
+    context: context::Counts,
+    /// Turns when this process is to stop: who waits for news then answers with what there is.
+    stopping: CancellationToken,
 }
 
 impl Journal {
@@ -122,6 +129,8 @@ impl Journal {
             rules,
             due: Notify::new(),
             news: watch::Sender::new(()),
+            context: context::Counts::new(),
+            stopping: CancellationToken::new(),
         }
     }
 
@@ -140,6 +149,11 @@ impl Journal {
         self.due.notified().await;
     }
 
+    /// The token that ends waiting for news: turned when this process is to stop.
+    pub const fn stopping(&self) -> &CancellationToken {
+        &self.stopping
+    }
+
     /// Whether the database answers.
     pub async fn ping_store(&self) -> Result<(), Refusal> {
         Ok(self.store.ping().await?)
@@ -153,6 +167,11 @@ impl Journal {
     /// Whether the rail answers and accepts our key.
     pub async fn ping_rail(&self) -> ports::Answer<()> {
         self.rail.health().await
+    }
+
+    /// The circuit breakers' states: the signer service's and the rail's.
+    pub fn breakers(&self) -> [&'static str; 2] {
+        [self.signer.breaker(), self.rail.breaker()]
     }
 
     fn moment(&self, tx: &Tx) -> Moment<'_> {

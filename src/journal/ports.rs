@@ -68,9 +68,10 @@ pub struct Trouble {
     pub cause: Cause,
     /// HTTP status, when one arrived.
     pub status: Option<u16>,
-    /// The other side's stable code, when it sent a well-formed one (`[a-z0-9_]{1,64}`).
+    /// The other side's stable code, when it sent a well-formed one (`[a-z0-9_]{1,64}`); `breaker_open`
+    /// without a status when the call was kept from it.
     pub code: Option<String>,
-    /// `Retry-After`, when it was sent.
+    /// `Retry-After`, when it was sent; or until the breaker lets a call through.
     pub retry_after: Option<Duration>,
 }
 
@@ -203,6 +204,10 @@ pub trait SignerPort: Send + Sync + fmt::Debug {
     fn status<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Answer<SignerStatus>>;
     /// Asks for a fresh link by the service's id.
     fn sign_link<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Answer<SignLink>>;
+    /// The circuit breaker's state: `closed`, `open` or `half_open`.
+    fn breaker(&self) -> &'static str {
+        "closed"
+    }
     /// Whether the service answers and accepts our key.
     fn health(&self) -> BoxFuture<'_, Answer<()>>;
 }
@@ -286,6 +291,10 @@ pub trait RailPort: Send + Sync + fmt::Debug {
     fn execute<'a>(&'a self, recorded: &'a Recorded) -> BoxFuture<'a, Outcome<RailReceipt>>;
     /// Asks what became of a transfer; `body` is the recorded request it must match.
     fn lookup<'a>(&'a self, reference: &'a str, body: &'a str) -> BoxFuture<'a, Lookup>;
+    /// The circuit breaker's state: `closed`, `open` or `half_open`.
+    fn breaker(&self) -> &'static str {
+        "closed"
+    }
     /// Whether the rail answers and accepts our key.
     fn health(&self) -> BoxFuture<'_, Answer<()>>;
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::context::ContextBudget;
 use super::ports::{Dedup, RailCaps};
 use crate::domain::{Account, Currency, Schedule, Timing};
 
@@ -36,6 +37,8 @@ pub struct Rules {
     pub batch: i64,
     /// How events are delivered.
     pub events: EventRules,
+    /// What an agent may be told about one payment.
+    pub context: ContextBudget,
 }
 
 /// How events are delivered.

@@ -12,6 +12,7 @@ use sqlx::{PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool,
 
 use super::audit::AuditNote;
 use super::fault::StoreFault;
+use super::writes::Writes;
 use crate::ambient::Clock;
 use crate::domain::Timestamp;
 
@@ -50,6 +51,7 @@ enum Pools {
 pub struct Store {
     pools: Pools,
     clock: Arc<dyn Clock>,
+    writes: Writes,
 }
 
 /// A connection: enough to read; see [`Tx`] for writing.
@@ -94,6 +96,7 @@ pub struct Tx {
     session: Session,
     now: Timestamp,
     pub(super) notes: Vec<AuditNote>,
+    writes: Writes,
 }
 
 impl std::ops::Deref for Tx {
@@ -119,12 +122,15 @@ impl Tx {
     ///
     /// *Crash*: before this returns, nothing happened; after it, everything did.
     pub async fn commit(mut self) -> Result<(), StoreFault> {
-        self.write_audit().await?;
-        match self.session.0 {
-            Link::LiteTx(tx) => tx.commit().await?,
-            Link::PgTx(tx) => tx.commit().await?,
-            Link::LiteRead(_) | Link::PgRead(_) => {}
-        }
+        let writes = self.writes.clone();
+        writes.note(self.write_audit().await)?;
+        let committed = match self.session.0 {
+            Link::LiteTx(tx) => tx.commit().await,
+            Link::PgTx(tx) => tx.commit().await,
+            Link::LiteRead(_) | Link::PgRead(_) => Ok(()),
+        };
+        writes.note(committed.map_err(StoreFault::from))?;
+        writes.went_well();
         Ok(())
     }
 }
@@ -155,7 +161,8 @@ impl Store {
                 PgPoolOptions::new().max_connections(pool.max(1)).acquire_timeout(busy).connect_with(options).await?;
             Pools::Pg(pool)
         };
-        let store = Self { pools, clock };
+        let writes = Writes::new(Arc::clone(&clock));
+        let store = Self { pools, clock, writes };
         // A lost intent is a payment that may be made twice.
         if store.durability().await? == "synchronous_commit=off" {
             return Err(StoreFault::Refused(sqlx::Error::Configuration("synchronous_commit is off".into())));
@@ -196,16 +203,21 @@ impl Store {
     /// SQLite takes the write lock at once (`BEGIN IMMEDIATE`): a transaction that reads first and
     /// writes later would fail at once when another commits between.
     pub async fn begin(&self) -> Result<Tx, StoreFault> {
+        self.writes.note(self.begun().await)
+    }
+
+    async fn begun(&self) -> Result<Tx, StoreFault> {
+        let writes = self.writes.clone();
         match &self.pools {
             Pools::Lite { write, .. } => {
                 let tx = write.begin_with("BEGIN IMMEDIATE").await?;
-                Ok(Tx { session: Session(Link::LiteTx(tx)), now: self.clock.now(), notes: Vec::new() })
+                Ok(Tx { session: Session(Link::LiteTx(tx)), now: self.clock.now(), notes: Vec::new(), writes })
             }
             Pools::Pg(pool) => {
                 let mut tx = pool.begin().await?;
                 let now: i64 = sqlx::query_scalar(POSTGRES_NOW).fetch_one(&mut *tx).await?;
                 let now = Timestamp::from_micros(now).plus_micros(self.clock.shift());
-                Ok(Tx { session: Session(Link::PgTx(tx)), now, notes: Vec::new() })
+                Ok(Tx { session: Session(Link::PgTx(tx)), now, notes: Vec::new(), writes })
             }
         }
     }
@@ -241,8 +253,9 @@ impl Store {
         Ok((due.map(Timestamp::from_micros), Timestamp::from_micros(now)))
     }
 
-    /// Whether the database answers.
+    /// Whether the database answers, and the last write did not fail for want of it.
     pub async fn ping(&self) -> Result<(), StoreFault> {
+        self.writes.check()?;
         let mut session = self.read().await?;
         let _: i64 = on!(session, conn => sqlx::query_scalar("SELECT CAST(1 AS BIGINT)").fetch_one(conn).await)?;
         Ok(())

@@ -10,6 +10,7 @@
 mod approvals;
 mod attestations;
 mod audit;
+mod context;
 mod effects;
 mod engine;
 mod fault;
@@ -20,10 +21,12 @@ mod outbox;
 mod payments;
 mod row;
 mod usage;
+mod writes;
 
 pub use approvals::{PinnedKey, StoredChallenge, StoredDecision};
 pub use attestations::{Attestation, Matter};
 pub use audit::{AuditNote, AuditRow};
+pub use context::ContextUse;
 pub use effects::{EffectKind, EffectRow, EffectState, EffectTrail, NewEffect};
 pub use engine::{Engine, Session, Store, Tx};
 pub use fault::StoreFault;

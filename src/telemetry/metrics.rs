@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use opentelemetry::metrics::{Counter, Histogram, Meter};
+use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter};
 use opentelemetry::{KeyValue, global};
 
 /// Bucket bounds of MCP durations, from the semantic conventions, in seconds.
@@ -19,6 +19,8 @@ pub struct Metrics {
     effects: Counter<u64>,
     webhooks: Counter<u64>,
     refusals: Counter<u64>,
+    breakers: Gauge<u64>,
+    breaker_changes: Counter<u64>,
 }
 
 /// One MCP request, as its duration is counted.
@@ -60,6 +62,14 @@ impl Metrics {
                 .u64_counter("countersign.auth.refusals")
                 .with_description("Requests without a valid token, by reason")
                 .build(),
+            breakers: meter
+                .u64_gauge("countersign.breaker.state")
+                .with_description("Circuit breakers since their first change: 0 closed, 1 half open, 2 open")
+                .build(),
+            breaker_changes: meter
+                .u64_counter("countersign.breaker.changes")
+                .with_description("Circuit breakers that entered a state")
+                .build(),
         }
     }
 
@@ -99,6 +109,18 @@ impl Metrics {
         self.webhooks.add(1, &[KeyValue::new("outcome", outcome)]);
     }
 
+    /// A circuit breaker entered `state`: `closed`, `half_open` or `open`.
+    pub fn breaker(&self, upstream: &'static str, state: &'static str) {
+        let level = match state {
+            "closed" => 0,
+            "half_open" => 1,
+            _ => 2,
+        };
+        self.breakers.record(level, &[KeyValue::new("upstream.name", upstream)]);
+        let change = [KeyValue::new("upstream.name", upstream), KeyValue::new("state", state)];
+        self.breaker_changes.add(1, &change);
+    }
+
     /// Counts a request without a valid token.
     pub fn auth_refusal(&self, reason: &'static str) {
         self.refusals.add(1, &[KeyValue::new("reason", reason)]);
@@ -130,6 +152,7 @@ mod tests {
         metrics.effect("rail.execute", "done");
         metrics.webhook("delivered");
         metrics.auth_refusal("expired");
+        metrics.breaker("rail", "open");
         provider.force_flush().unwrap();
         let batches = memory.get_finished_metrics().unwrap();
         let all: Vec<_> = batches
@@ -144,6 +167,8 @@ mod tests {
             "countersign.effects",
             "countersign.webhooks",
             "countersign.auth.refusals",
+            "countersign.breaker.state",
+            "countersign.breaker.changes",
         ] {
             assert!(names.contains(&name), "{names:?}");
         }

@@ -93,8 +93,14 @@ pub(super) async fn get_payment_status(
     let until = Instant::now() + Duration::from_millis(wait.min(LONGEST_WAIT_MS.saturating_sub(1_000)));
     let first = journal.status(who, &selector).await?;
     let mut payment = first.clone();
-    while same_news(&first, &payment) && !payment.status.is_terminal() && Instant::now() < until {
-        sleep(LOOK_EVERY.min(until.duration_since(Instant::now()))).await;
+    let stopping = journal.stopping();
+    while same_news(&first, &payment)
+        && !payment.status.is_terminal()
+        && Instant::now() < until
+        && !stopping.is_cancelled()
+    {
+        // A process that is to stop answers with what there is: the client asks the next one.
+        stopping.run_until_cancelled(sleep(LOOK_EVERY.min(until.duration_since(Instant::now())))).await;
         payment = journal.status(who, &selector).await?;
     }
     Ok(Reply::about(&payment))

@@ -7,6 +7,7 @@
 mod agent;
 mod arguments;
 mod auditor;
+mod budget;
 mod catalogue;
 mod operator;
 mod reply;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 
 pub use arguments::Arguments;
 pub use catalogue::{Impact, TOOLS, ToolSpec, find, names};
-pub use reply::{Reply, error_object};
+pub use reply::{Reply, STATUS_BYTES, error_object};
 
 use crate::domain::{Code, Principal, Refusal};
 use crate::journal::Journal;

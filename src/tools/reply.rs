@@ -46,6 +46,7 @@ impl Reply {
         }
         put("expires_at", json!(terms.expires_at.rfc3339()));
         put("version", json!(payment.version));
+        fit(&mut body);
         Self { body }
     }
 
@@ -63,6 +64,38 @@ impl Reply {
     pub fn with(mut self, key: &str, value: Value) -> Self {
         self.body.insert(key.to_owned(), value);
         self
+    }
+}
+
+/// The most bytes of a status answer: it is read into a model's context again and again.
+pub const STATUS_BYTES: usize = 1_024;
+
+/// The bytes of a result.
+pub(super) fn bytes(body: &Map<String, Value>) -> usize {
+    serde_json::to_string(body).map_or(0, |text| text.len())
+}
+
+/// Makes the result fit: shortens the reason, then leaves out what an agent can do without.
+///
+/// Only a rail whose ids are as long as they may be, and odd, costs more than the reason.
+pub(super) fn fit(body: &mut Map<String, Value>) {
+    let over = bytes(body).saturating_sub(STATUS_BYTES);
+    if over == 0 {
+        return;
+    }
+    if let Some(Value::String(mut reason)) = body.remove("reason") {
+        let written = |text: &str| Value::from(text).to_string().len();
+        let room = written(&reason).saturating_sub(over.saturating_add("…".len()));
+        while written(&reason) > room && reason.pop().is_some() {}
+        if !reason.is_empty() {
+            reason.push('…');
+            body.insert("reason".to_owned(), Value::String(reason));
+        }
+    }
+    for spare in ["expires_at", "version"] {
+        if bytes(body) > STATUS_BYTES {
+            body.remove(spare);
+        }
     }
 }
 

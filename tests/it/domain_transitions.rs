@@ -13,7 +13,8 @@ use crate::harness::payments::{
 /// phase none, intended and unknown; the others have the one phase that their state can have).
 ///
 /// `=` nothing changes · `~` state and phase stay, something is noted · `>X` becomes X · `!CODE` refused ·
-/// `+A` attention: C contradiction, M mismatch, W resend window closed.
+/// `+A` attention: C contradiction, M mismatch, W resend window closed,
+/// B context budget spent.
 /// The executing columns have one attempt out; in UNKNOWN the rail was asked since.
 const TABLE: &str = "
                                   | CREATED   AWAITING  UNREACH   MANUAL    SIGNED    INTENDED   UNKNOWN   | EXECUTED REJECTED EXPIRED CANCELLED FAILED
@@ -92,6 +93,7 @@ look-up: something else           | =         =         =         =         =   
 look-up: nothing                  | =         =         =         =         =         >UNKNOWN   ~         | =        =        =       =         =
 look-up: nothing, at resend_until | =         =         =         =         =         >UNKNOWN+W ~+W       | =        =        =       =         =
 look-up: no answer                | =         =         =         =         =         >UNKNOWN   ~         | =        =        =       =         =
+context budget spent              | ~+B       ~+B       ~+B       ~+B       ~+B       ~+B        ~+B       | =        =        =       =         =
 signer service told               | =         =         =         =         ~         ~          ~         | ~        ~        ~       ~         ~
 signer service not told           | =         =         =         =         ~         ~          ~         | ~        ~        ~       ~         ~
 ";
@@ -189,6 +191,7 @@ fn row(name: &str) -> Row {
         "look-up: something else" => Event::LookedUp(Finding::Differs),
         "look-up: nothing" => Event::LookedUp(Finding::NotFound),
         "look-up: no answer" => Event::LookedUp(Finding::Inconclusive),
+        "context budget spent" => Event::ContextSpent,
         "signer service told" => Event::CloseTold { done: true },
         "signer service not told" => Event::CloseTold { done: false },
         other => panic!("{other:?} is no event"),
@@ -238,13 +241,14 @@ fn variant(event: &Event) -> &'static str {
         Event::LookedUp(Finding::Differs) => "differs",
         Event::LookedUp(Finding::NotFound) => "not found",
         Event::LookedUp(Finding::Inconclusive) => "inconclusive",
+        Event::ContextSpent => "context spent",
         Event::CloseTold { done: true } => "told",
         Event::CloseTold { done: false } => "not told",
     }
 }
 
 /// What [`variant`] can say.
-const VARIANTS: usize = 39;
+const VARIANTS: usize = 40;
 
 /// The rows of the table: the event's words and one cell a column.
 fn rows() -> Vec<(&'static str, Vec<&'static str>)> {
@@ -292,6 +296,7 @@ fn outcome(before: &Payment, row: &Row, told: &str) -> String {
             Attention::ResendWindowClosed => "+W",
             Attention::RefusedWhileUnknown => "+R",
             Attention::CancelWhileUnknown => "+X",
+            Attention::ContextBudgetSpent => "+B",
         });
     }
     words

@@ -175,6 +175,8 @@ pub enum Event {
         /// Whom.
         signer: SignerId,
     },
+    /// Its agent's context budget is used up.
+    ContextSpent,
     /// The signer service was told of the end, or that was tried.
     CloseTold {
         /// Whether it now knows.

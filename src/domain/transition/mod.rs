@@ -135,6 +135,10 @@ pub fn apply(payment: &Payment, event: Event, moment: &Moment<'_>) -> Result<App
         }
         Event::LookedUp(Finding::Inconclusive) => looked_up(&mut next, None, moment),
         Event::CloseTold { done } => close_told(&mut next, done, moment),
+        Event::ContextSpent => match next.status.stage() {
+            Stage::Open | Stage::Signed => drop(next.attention.insert(Attention::ContextBudgetSpent)),
+            Stage::Ended => {}
+        },
         Event::Superseded => supersede(&mut next)?,
         Event::Held => hold(&mut next, moment)?,
         Event::Released => release(&mut next, moment)?,

@@ -240,7 +240,7 @@ impl App {
 
     /// The real adapter of the sandbox rail.
     pub(crate) fn real_rail(&self) -> Arc<dyn RailPort> {
-        Arc::new(RailClient::from_config(&self.config, Arc::clone(&self.clock) as _).unwrap())
+        Arc::new(RailClient::from_config(&self.config, Arc::clone(&self.clock) as _, Arc::new(SystemEntropy)).unwrap())
     }
 
     pub(crate) fn policy(&self) -> &str {
@@ -490,6 +490,11 @@ impl App {
     /// How often an event was audited with this reason.
     pub(crate) async fn audited(&self, event: &str, reason: &str) -> usize {
         self.audit().await.iter().filter(|facts| facts.event == event && facts.reason == reason).count()
+    }
+
+    /// How often an event was audited.
+    pub(crate) async fn audited_events(&self, event: &str) -> usize {
+        self.audit().await.iter().filter(|facts| facts.event == event).count()
     }
 
     /// How many rows a table has.

@@ -34,6 +34,8 @@ pub(crate) enum Weather {
     Redirect,
     /// It does what it was asked, and the answer is lost.
     LoseReply,
+    /// It does what it was asked, and answers so many milliseconds later.
+    Slow(u64),
 }
 
 #[derive(Debug)]
@@ -142,6 +144,11 @@ async fn under(State(sky): State<Arc<Mutex<Sky>>>, request: Request, next: Next)
             ([(header::CONTENT_TYPE, "application/json")], Body::from_stream(half)).into_response()
         }
         Weather::Redirect => (StatusCode::FOUND, [(header::LOCATION, "http://198.51.100.1/")], "").into_response(),
+        Weather::Slow(millis) => {
+            let answer = next.run(request).await;
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            answer
+        }
         Weather::LoseReply => {
             let answer = next.run(request).await;
             let mut body = answer.into_body().into_data_stream();

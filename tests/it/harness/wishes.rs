@@ -80,7 +80,8 @@ pub(super) async fn build(
     let client = signer_client(config, &ambient);
     let switch: Arc<dyn PresencePort> = Arc::<SignerClient>::clone(&client);
     let signer = wishes.signer.as_ref().map_or_else(|| Arc::clone(&client) as _, |wrap| wrap(Arc::clone(&client) as _));
-    let rail: Arc<dyn RailPort> = Arc::new(RailClient::from_config(config, Arc::clone(&ambient.clock)).unwrap());
+    let (time, chance) = (Arc::clone(&ambient.clock), Arc::clone(&ambient.entropy));
+    let rail: Arc<dyn RailPort> = Arc::new(RailClient::from_config(config, time, chance).unwrap());
     let rules = app::rules(config, rail.as_ref(), &ambient).unwrap();
     let journal = Arc::new(Journal::new(Setup {
         store: store.clone(),
