@@ -12,6 +12,9 @@
     reason = "tests say what they expect by failing"
 )]
 
+mod desk_keys;
+mod desk_limits;
+mod desk_policy;
 mod domain_outcomes;
 mod domain_policy;
 mod domain_properties;

@@ -41,7 +41,11 @@ pub(super) fn release(next: &mut Payment, moment: &Moment<'_>) -> Result<(), Ref
         Stage::Ended => return Err(terminal(next)),
         Stage::Open | Stage::Signed => {}
     }
-    if next.held_at.take().is_some() && next.status.stage() == Stage::Signed {
+    if next.held_at.take().is_none() {
+        return Err(Refusal::new(Code::InvalidArgument, "the payment is not held; there is nothing to release")
+            .about(next.reference()));
+    }
+    if next.status.stage() == Stage::Signed {
         next.execution.next_at = Some(moment.now);
     }
     Ok(())
