@@ -33,14 +33,8 @@ async fn effect(http: &Http) -> Raw {
 }
 
 async fn read(http: &Http) -> Raw {
-    http.send(Call {
-        kind: Kind::Read,
-        template: "/x",
-        path: &["x"],
-        query: None,
-        within: Duration::from_millis(900),
-    })
-    .await
+    http.send(Call { kind: Kind::Read, template: "/x", path: &["x"], query: None, within: Duration::from_millis(900) })
+        .await
 }
 
 fn kept(raw: &Raw) -> bool {

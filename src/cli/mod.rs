@@ -6,6 +6,7 @@ mod check;
 mod client;
 mod demo;
 mod dev;
+mod doctor;
 mod home;
 mod keys;
 mod sandbox;
@@ -64,6 +65,8 @@ enum Command {
     Token(token::Token),
     /// See a payment, then approve or reject it with your key
     Sign(sign::Sign),
+    /// Why a payment is where it is, and what to do now
+    Doctor(doctor::Doctor),
     /// Check what is stored, trusting nobody
     #[command(subcommand)]
     Verify(verify::Verify),
@@ -145,6 +148,7 @@ async fn run(command: Command) -> Result<(), CommandFault> {
         Command::Keys(keys) => Box::pin(keys.run()).await,
         Command::Token(token) => token.run(),
         Command::Sign(sign) => Box::pin(sign.run()).await,
+        Command::Doctor(doctor) => Box::pin(doctor.run()).await,
         Command::Verify(verify) => Box::pin(verify.run()).await,
         Command::Webhooks(webhooks) => Box::pin(webhooks.run()).await,
     }

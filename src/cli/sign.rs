@@ -71,7 +71,7 @@ impl Sign {
         let desk = self.desk()?;
         let client = McpClient::connect(&desk.url, &desk.token).await.map_err(failed)?;
         let choice = if self.reject { Choice::Reject } else { Choice::Approve };
-        let payment = self.payment();
+        let payment = selector(&self.order);
         let approval =
             call(&client, "get_approval", with(&payment, &[("decision", choice.as_str()), ("reason", &self.reason)]))
                 .await?;
@@ -96,11 +96,6 @@ impl Sign {
             println!("{}: {}", answer.text("status"), answer.text("message"));
         }
         Ok(())
-    }
-
-    fn payment(&self) -> Value {
-        let key = if self.order.starts_with("pay_") { "payment_id" } else { "order_id" };
-        json!({ key: self.order })
     }
 
     fn desk(&self) -> Result<Desk, CommandFault> {
@@ -164,6 +159,12 @@ impl Sign {
     }
 }
 
+/// The arguments that name a payment, by its id or its order's.
+pub(super) fn selector(order: &str) -> Value {
+    let key = if order.starts_with("pay_") { "payment_id" } else { "order_id" };
+    json!({ key: order })
+}
+
 /// The payment, from the signed document alone.
 fn shown(approval: &ToolAnswer) -> Result<String, CommandFault> {
     let payload = approval.text("payment_document");
@@ -207,7 +208,8 @@ fn with(payment: &Value, members: &[(&str, &str)]) -> Value {
     arguments
 }
 
-async fn call(client: &McpClient, tool: &str, arguments: Value) -> Result<ToolAnswer, CommandFault> {
+/// Calls a tool whose error result is the command's failure.
+pub(super) async fn call(client: &McpClient, tool: &str, arguments: Value) -> Result<ToolAnswer, CommandFault> {
     let answer = client.call(tool, arguments).await.map_err(failed)?;
     if answer.is_error {
         return Err(failed(format_args!("{}: {}", answer.text("error_code"), answer.text("error_message"))));
@@ -215,7 +217,8 @@ async fn call(client: &McpClient, tool: &str, arguments: Value) -> Result<ToolAn
     Ok(answer)
 }
 
-fn read(file: &Path) -> Result<String, CommandFault> {
+/// Reads a text file that an option named.
+pub(super) fn read(file: &Path) -> Result<String, CommandFault> {
     std::fs::read_to_string(file)
         .map_err(|err| CommandFault::Unusable(format!("{}: can't be read: {}", file.display(), err.kind())))
 }

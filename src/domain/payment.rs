@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::id::{AgentId, OrderId, PaymentId, SignerId, TenantId};
 use super::money::Money;
-use super::policy::{ApprovalPolicy, Facts};
-use super::quorum::Vote;
+use super::policy::{ApprovalPolicy, Facts, Level};
+use super::quorum::{Vote, is_requester};
 use super::refusal::PaymentRef;
 use super::text::{Account, Memo, PartyName};
 use super::time::Timestamp;
@@ -360,15 +360,23 @@ impl Payment {
         self.execution.sends == self.execution.not_sent
     }
 
-    /// Whom to reach at `level`: the agent's wish where the policy allows it, else all its people; never
-    /// those who have `decided` already.
+    /// Whom to reach at `level`: the agent's wish where the policy allows it and it names enough people,
+    /// else everyone of the level; never the requester, nor those who have `decided` already.
     pub fn asked(&self, level: usize, decided: &[Vote]) -> Vec<String> {
-        let done = |name: &str| decided.iter().any(|vote| vote.signer.as_str() == name);
-        let open = self.terms.policy.levels.get(level).map(|level| &level.signers);
-        let left: Vec<String> = open.into_iter().flatten().filter(|name| !done(name)).cloned().collect();
+        let Some(open) = self.terms.policy.levels.get(level) else { return Vec::new() };
+        let decides = |name: &str| !decided.iter().any(|vote| vote.signer.as_str() == name) && self.may_decide(name);
+        let left: Vec<String> = open.signers.iter().filter(|name| decides(name)).cloned().collect();
         let wished = self.terms.wish.iter().map(ToString::to_string).filter(|signer| left.contains(signer));
         let wished: Vec<String> = wished.collect();
-        if wished.is_empty() { left } else { wished }
+        // Each level below took exactly what it requires; what is beyond that was given at this one.
+        let below = self.terms.policy.levels.iter().take(level).map(Level::required).fold(0, u32::saturating_add);
+        let missing = open.required().saturating_sub(self.approvals.saturating_sub(below));
+        let enough = u32::try_from(wished.len()).is_ok_and(|count| count >= missing);
+        if enough && !wished.is_empty() { wished } else { left }
+    }
+
+    fn may_decide(&self, name: &str) -> bool {
+        name.parse().is_ok_and(|signer| !is_requester(&self.terms.policy, &self.terms, &signer))
     }
 
     /// What the policy's rules are judged by.

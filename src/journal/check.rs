@@ -53,6 +53,13 @@ impl Journal {
                 .about(payment.reference()));
             }
         }
+        if payment.held_at.is_some() {
+            return Err(Refusal::new(
+                Code::PaymentOnManualHold,
+                "an operator holds this payment to settle it by hand; there is nothing to sign now",
+            )
+            .about(payment.reference()));
+        }
         let payment = self.registered_now(payment).await?;
         let link = self
             .signer

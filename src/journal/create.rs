@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::replay::{answer_by_order, bind, replaces, replay};
+use super::decide::can_be_approved;
+use super::replay::{answer_by_order, bind, check_supersedes, replaces, replay};
 use super::{Act, Journal, RACES, lost_race};
 use crate::domain::{
     Account, ApprovalPolicy, Bound, Code, Currency, Event, Facts, IdempotencyKey, Memo, Money, OrderId, PartyName,
-    Payment, PaymentId, Policy, Principal, Refusal, SignerId, Standing, Terms, Timestamp, evaluate,
+    Payment, PaymentId, Policy, Principal, Refusal, SignerId, Terms, Timestamp, is_requester,
 };
 use crate::proof::{PaymentDocument, b64url, jcs, payment_digest, sha256_hex};
 use crate::store::{AuditNote, Counted, KeyScope, StoredChallenge, Tx};
@@ -127,6 +128,7 @@ impl Journal {
             return replay(&mut tx, who, &bound, draft).await;
         }
         let mut superseded = None;
+        check_supersedes(who, draft, earlier.as_ref())?;
         if let Some(earlier) = earlier {
             if replaces(who, draft, &earlier) {
                 let actor = who.actor();
@@ -136,21 +138,15 @@ impl Journal {
                 return Ok(created);
             }
         }
-        let ruling = match self.rule(&mut tx, who, draft, &policy, &facts).await {
-            Ok(ruling) => ruling,
+        let ruled = self.rule(&mut tx, who, draft, &policy, &facts).await;
+        let terms = match ruled.and_then(|ruling| self.terms(who, draft, id, at, ruling)) {
+            Ok(terms) => terms,
             Err(refusal) => {
                 // Nothing of this attempt is kept, least of all the end of what it would have replaced.
                 drop(tx);
                 return Err(self.remember_refusal(scope, draft, refusal).await?);
             }
         };
-        let terms = self.terms(who, draft, id, at, ruling);
-        if evaluate(&terms.policy, &terms, &[]) == Standing::Rejected {
-            return Err(Refusal::new(
-                Code::PolicyDenied,
-                "the policy asks for approvals that can't be had without the one who asks; an operator must change it",
-            ));
-        }
         let (document, digest) = document(&terms, 1, &self.rules.audience)?;
         let auto = at.plus(self.rules.auto_notify_after);
         let payment = Payment::new(terms, document, digest, auto);
@@ -194,13 +190,6 @@ impl Journal {
     ) -> Result<Ruling, Refusal> {
         let name = policy.payees().name_of(draft.payee.as_str())?;
         let approval = policy.approval(facts)?.clone();
-        if let Some(stranger) = draft.request.wish.iter().find(|signer| !approval.is_eligible(signer)) {
-            return Err(Refusal::of_field(
-                Code::SignerNotEligible,
-                "signer_id",
-                format_args!("{stranger} may not approve this payment; omit it and the policy decides who does"),
-            ));
-        }
         self.within_limits(tx, who, policy, facts).await?;
         Ok(Ruling { approval, payee_name: PartyName::parse("payee_name", name)? })
     }
@@ -233,9 +222,17 @@ impl Journal {
         Ok(())
     }
 
-    fn terms(&self, who: &Principal, draft: &Draft, payment_id: PaymentId, at: Timestamp, ruling: Ruling) -> Terms {
+    /// *Errors*: what the policy says of these very people: nobody could approve, or not those wished for.
+    fn terms(
+        &self,
+        who: &Principal,
+        draft: &Draft,
+        payment_id: PaymentId,
+        at: Timestamp,
+        ruling: Ruling,
+    ) -> Result<Terms, Refusal> {
         let expires_at = at.plus(self.rules.expires_after);
-        Terms {
+        let terms = Terms {
             tenant: who.tenant.clone(),
             payment_id,
             order_id: draft.request.order_id.clone(),
@@ -253,7 +250,18 @@ impl Journal {
             created_at: at,
             expires_at,
             execute_by: expires_at.plus(self.rules.execute_within),
+        };
+        can_be_approved(&terms.policy, &terms)?;
+        let unfit =
+            |signer: &&SignerId| !terms.policy.is_eligible(signer) || is_requester(&terms.policy, &terms, signer);
+        if let Some(stranger) = terms.wish.iter().find(unfit) {
+            return Err(Refusal::of_field(
+                Code::SignerNotEligible,
+                "signer_id",
+                format_args!("{stranger} may not approve this payment; omit it and the policy decides who does"),
+            ));
         }
+        Ok(terms)
     }
 
     /// One single-use challenge per eligible signer for the payment's current round.

@@ -3,8 +3,8 @@
 use super::reading::{decision_bytes, signer_of};
 use super::{Act, Journal, RACES, Selector, lost_race};
 use crate::domain::{
-    ApprovalPolicy, Choice, Code, DecisionId, Event, Payment, PaymentId, Principal, Reason, Refusal, SignerId,
-    Standing, TenantId, Vote, evaluate, is_requester,
+    Applied, ApprovalPolicy, Choice, Code, DecisionId, Event, Level, Payment, PaymentId, Policy, Principal, Reason,
+    Refusal, SignerId, Standing, TenantId, Terms, Usage, Vote, apply, evaluate, is_requester,
 };
 use crate::proof::{DecisionDocument, PublicKey, claimed_key_id, verify_detached};
 use crate::store::{Guard, PinnedKey, StoredDecision, Tx};
@@ -119,17 +119,15 @@ impl Journal {
             )
             .about(payment.reference()));
         }
-        if let Standing::Pending { level, .. } = evaluate(&payment.terms.policy, &payment.terms, &votes(&earlier)) {
-            let open = payment.terms.policy.levels.get(level);
-            if !open.is_some_and(|level| level.signers.contains(decision.signer.as_str())) {
-                return Err(Refusal::new(
-                    Code::LevelNotOpen,
-                    "others must approve before you are asked; repeat this later",
-                )
-                .about(payment.reference()));
-            }
-        }
         let before = evaluate(&payment.terms.policy, &payment.terms, &votes(&earlier));
+        let turn = turn(&payment.terms.policy, before, &decision.signer);
+        if turn == Turn::Later {
+            return Err(Refusal::new(
+                Code::LevelNotOpen,
+                "others must approve before you are asked; repeat this later",
+            )
+            .about(payment.reference()));
+        }
         let mut stored = StoredDecision {
             decision_id: DecisionId::mint(tx.now(), self.entropy.u128()).to_string(),
             signer_id: decision.signer.to_string(),
@@ -152,9 +150,16 @@ impl Journal {
             advanced: level_of(standing) > level_of(before),
             reason: decision.reason.clone(),
         };
-        let applied = self.change(&mut tx, &payment, event, act.clone()).await?;
+        let applied = if turn == Turn::Past {
+            // Refused with whatever an open level would be refused with; else it changes nothing.
+            apply(&payment, event, &self.moment(&tx))?;
+            Applied { payment: payment.clone(), effects: Vec::new() }
+        } else {
+            self.change(&mut tx, &payment, event, act.clone()).await?
+        };
         if !applied.changed(&payment) {
-            // Surplus, after the quorum was complete: kept, with no effect now or at execution.
+            // Surplus, after the quorum or the signer's level was complete: kept, with no effect now or
+            // at execution.
             stored.payment_version = 0;
             tx.audit(self.note(&payment, &payment, &Act { event: "decision.surplus", ..act }));
         }
@@ -227,18 +232,46 @@ impl Journal {
         }
         let votes = votes(&standing);
         let current = self.policy();
-        let rule = match current.approval(&payment.facts()) {
+        let rule = match allowed(&current, payment) {
             Ok(rule) => rule,
             Err(refusal) => return Ok(Quorum::Denied(refusal)),
         };
+        let snapshot = &payment.terms.policy;
         let complete = |policy| matches!(evaluate(policy, &payment.terms, &votes), Standing::Complete { .. });
-        let payee = current.payees().name_of(payment.terms.payee_account.as_str());
-        Ok(match payee {
-            Err(refusal) => Quorum::Denied(refusal),
-            Ok(_) if complete(&payment.terms.policy) && complete(rule) => Quorum::Holds,
-            Ok(_) => Quorum::Lost(Box::new(rule.clone())),
+        Ok(match (complete(snapshot), complete(rule)) {
+            (true, true) => Quorum::Holds,
+            // The snapshot is the stricter one: asked anew, it is not lowered.
+            (false, true) => Quorum::Lost(Box::new(snapshot.clone())),
+            (true | false, false) => Quorum::Lost(Box::new(rule.clone())),
         })
     }
+}
+
+/// The rule that the policy in force has for a payment that was proposed earlier.
+///
+/// *Errors*: what it denies the payment with now: a rule, the payee, a limit that it alone exceeds, or
+/// that nobody could approve it.
+fn allowed<'a>(current: &'a Policy, payment: &Payment) -> Result<&'a ApprovalPolicy, Refusal> {
+    let facts = payment.facts();
+    let rule = current.approval(&facts)?;
+    current.payees().name_of(payment.terms.payee_account.as_str())?;
+    // What else is in a window was counted when it was proposed.
+    current.limits(&facts).try_for_each(|limit| limit.admits(facts.amount, Usage::default()))?;
+    can_be_approved(rule, &payment.terms)?;
+    Ok(rule)
+}
+
+/// Whether anybody could approve a payment of these terms under `policy`.
+///
+/// *Errors*: `POLICY_DENIED`.
+pub(super) fn can_be_approved(policy: &ApprovalPolicy, terms: &Terms) -> Result<(), Refusal> {
+    if evaluate(policy, terms, &[]) == Standing::Rejected {
+        return Err(Refusal::new(
+            Code::PolicyDenied,
+            "the policy asks for approvals that can't be had without the one who asks; an operator must change it",
+        ));
+    }
+    Ok(())
 }
 
 /// What a signed payment's quorum is worth at execution.
@@ -249,6 +282,29 @@ pub(super) enum Quorum {
     Lost(Box<ApprovalPolicy>),
     /// The policy in force denies the payment.
     Denied(Refusal),
+}
+
+/// Whether a signer's level is open, in the order the levels are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// Others must approve first.
+    Later,
+    /// It is, or nothing is left to decide.
+    Now,
+    /// It was complete without them.
+    Past,
+}
+
+fn turn(policy: &ApprovalPolicy, standing: Standing, signer: &SignerId) -> Turn {
+    let Standing::Pending { level: open, .. } = standing else { return Turn::Now };
+    let asked = |level: &Level| level.signers.contains(signer.as_str());
+    if policy.levels.get(open).is_some_and(asked) {
+        Turn::Now
+    } else if policy.levels.iter().skip(open).any(asked) {
+        Turn::Later
+    } else {
+        Turn::Past
+    }
 }
 
 /// The level that is open; one past the last when none is.

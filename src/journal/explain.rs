@@ -1,8 +1,11 @@
 //! Why a payment stands where it stands: an ordered list of checks, each with what was found.
 
+use std::time::Duration;
+
+use super::ports::Cause;
 use super::reading::is_open;
 use super::{Journal, Selector};
-use crate::domain::{Attention, Payment, Phase, Principal, Refusal, Stage, Timestamp};
+use crate::domain::{Attention, Payment, Phase, Principal, Refusal, Stage, Status, Timestamp, next_wake};
 
 /// One check.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +29,13 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
 }
 
+impl Diagnosis {
+    /// The first thing that stands in the way, if anything does.
+    pub fn obstacle(&self) -> Option<&Finding> {
+        self.findings.iter().find(|finding| !finding.good)
+    }
+}
+
 fn finding(check: &'static str, good: bool, found: impl Into<String>, next: &'static str) -> Finding {
     Finding { check, good, found: found.into(), next: if good { "" } else { next } }
 }
@@ -34,7 +44,15 @@ impl Journal {
     /// Looks at everything a payment can be stuck on, the outside included.
     pub async fn explain(&self, who: &Principal, selector: &Selector) -> Result<Diagnosis, Refusal> {
         let payment = self.status(who, selector).await?;
-        let mut findings = vec![state(&payment)];
+        let mut findings = Vec::new();
+        if payment.held_at.is_some() {
+            findings.push(finding(
+                "manual_hold",
+                false,
+                "an operator holds it to settle it by hand",
+                "two operators release it (release_hold) or attest that it was paid (attest_executed)",
+            ));
+        }
         if is_open(&payment) {
             findings.push(self.signer_service().await);
             findings.push(registration(&payment));
@@ -44,21 +62,16 @@ impl Journal {
             findings.push(self.rail().await);
             findings.push(execution(&payment));
         }
-        if payment.held_at.is_some() {
-            findings.push(finding(
-                "manual_hold",
-                false,
-                "an operator holds it to settle it by hand",
-                "two operators release it (release_hold) or attest that it was paid (attest_executed)",
-            ));
-        }
+        findings.push(state(&payment));
         for reason in &payment.attention {
             findings.push(finding(
                 "attention",
                 false,
                 reason.as_str(),
                 match reason {
-                    Attention::ContextBudgetSpent => "whoever runs the agent ends its loop; the payment goes on by itself",
+                    Attention::ContextBudgetSpent => {
+                        "whoever runs the agent ends its loop; the payment goes on by itself"
+                    }
                     Attention::IntegrityMismatch
                     | Attention::TerminalContradiction
                     | Attention::ResendWindowClosed
@@ -66,6 +79,10 @@ impl Journal {
                     | Attention::CancelWhileUnknown => "an operator compares our records with the rail's",
                 },
             ));
+        }
+        if !payment.status.is_terminal() {
+            let (_, now) = self.store.next_due().await?;
+            findings.push(worker(&payment, now, self.rules.timing.lease));
         }
         findings.push(clocks(&payment));
         Ok(Diagnosis { payment, findings })
@@ -76,11 +93,17 @@ impl Journal {
         let breaker = self.signer.breaker();
         match answer {
             Ok(()) => finding("signer_service", true, answers(breaker), ""),
+            Err(trouble) if trouble.cause == Cause::Unauthorized => finding(
+                "signer_service",
+                false,
+                format!("refuses our key: {trouble}"),
+                "mend signer.api_key and restart; then an operator calls resend_notification",
+            ),
             Err(trouble) => finding(
                 "signer_service",
                 false,
-                format!("{trouble}; breaker {breaker}"),
-                "mend the signer service or our key; then resend_notification",
+                format!("does not work: {trouble}; breaker {breaker}"),
+                "bring the signer service back; the gateway goes on trying, and after NEED_MANUAL resend_notification",
             ),
         }
     }
@@ -90,11 +113,14 @@ impl Journal {
         let breaker = self.rail.breaker();
         match answer {
             Ok(()) => finding("rail", true, answers(breaker), ""),
+            Err(trouble) if trouble.cause == Cause::Unauthorized => {
+                finding("rail", false, format!("refuses our key: {trouble}"), "mend rail.api_key and restart")
+            }
             Err(trouble) => finding(
                 "rail",
                 false,
-                format!("{trouble}; breaker {breaker}"),
-                "mend the rail or our key; the gateway goes on by itself",
+                format!("does not work: {trouble}; breaker {breaker}"),
+                "bring the rail back; the gateway goes on by itself. Never pay this another way meanwhile",
             ),
         }
     }
@@ -112,22 +138,39 @@ fn state(payment: &Payment) -> Finding {
         payment.approvals,
         payment.terms.policy.required()
     );
-    let next = match payment.status.stage() {
-        Stage::Open => "the signers decide",
-        Stage::Signed => "the gateway carries it out",
-        Stage::Ended => "",
+    finding(
+        "state",
+        payment.status != Status::NeedManual,
+        found,
+        "an operator resends (resend_notification), asks another (reassign_signer) or calls it off; a late signature still counts",
+    )
+}
+
+/// Whether somebody does what is due.
+fn worker(payment: &Payment, now: Timestamp, lease: Duration) -> Finding {
+    let Some(due) = next_wake(payment) else {
+        return finding("worker", true, "nothing is due until a person acts", "");
     };
-    finding("state", payment.status.is_terminal(), found, next)
+    // A row whose holder died is due again when its lease ends.
+    let late = now.since(due) > lease.saturating_mul(2);
+    finding(
+        "worker",
+        !late,
+        format!("{} {}", if late { "nobody has done what was due at" } else { "next due at" }, due.rfc3339()),
+        "see that a worker runs (countersign serve, or countersign worker) and what it logs",
+    )
 }
 
 fn registration(payment: &Payment) -> Finding {
+    // Before the first attempt that is as it should be.
+    let tried = payment.notice.attempts > 0 || payment.notice.settled > 0;
     let known = payment.notice.registered_round >= payment.round;
     let found = if known {
         format!("round {} is registered", payment.round)
     } else {
         format!("round {} is not registered yet", payment.round)
     };
-    finding("registration", known, found, "the gateway registers it with the next attempt")
+    finding("registration", known || !tried, found, "the gateway registers it with the next attempt")
 }
 
 fn attempts(payment: &Payment, most: u32) -> Finding {

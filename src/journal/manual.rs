@@ -1,7 +1,7 @@
 //! Settling by hand: one person holds; two release or attest; another signer is asked.
 
 use super::{Act, Journal, RACES, Selector, lost_race};
-use crate::domain::{Account, Code, Event, Payment, Phase, Principal, Reason, Refusal, SignerId};
+use crate::domain::{Account, Code, Event, Payment, Phase, Principal, Reason, Refusal, SignerId, Terms, is_requester};
 use crate::store::{Attestation, Matter, StoreFault};
 
 /// What two people must say.
@@ -59,7 +59,8 @@ impl Journal {
     /// *Errors*: `SIGNER_NOT_ELIGIBLE` for someone the payment's rule does not ask.
     pub async fn reassign(&self, who: &Principal, selector: &Selector, signer: SignerId) -> Result<Payment, Refusal> {
         let payment = self.status(who, selector).await?;
-        if !payment.terms.policy.is_eligible(&signer) {
+        let Terms { policy, .. } = &payment.terms;
+        if !policy.is_eligible(&signer) || is_requester(policy, &payment.terms, &signer) {
             return Err(Refusal::of_field(
                 Code::SignerNotEligible,
                 "signer_id",
@@ -133,6 +134,15 @@ impl Journal {
     ) -> Result<Attested, Refusal> {
         let mut tx = self.store.begin().await?;
         let payment = Self::select(&mut tx, who, selector).await?;
+        if who.subject == payment.terms.principal {
+            return Err(Refusal::new(
+                Code::SelfApprovalForbidden,
+                "the agent asked for this payment on your behalf; two others must give their word",
+            )
+            .about(payment.reference()));
+        }
+        // From here on one after the other: the second person's call sees the first's word.
+        tx.take_row(payment.terms.payment_id.as_str()).await?;
         // Refused already to the first person, rather than to the second.
         crate::domain::apply(&payment, verb.event(), &self.moment(&tx))?;
         let episode = episode(&payment);

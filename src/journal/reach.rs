@@ -6,7 +6,7 @@ use super::ports::{Cause, Notified, Outcome, Registered, Registration};
 use super::reading::{challenge_of, is_open};
 use super::recorded::Started;
 use super::{Act, Journal};
-use crate::domain::{Asker, Event, Payment, Principal, Reach, Refusal, SignerTrouble, Standing, evaluate};
+use crate::domain::{Asker, Code, Event, Payment, Principal, Reach, Refusal, SignerTrouble, Standing, evaluate};
 use crate::store::{EffectKind, EffectState, Lease};
 
 /// What a request to reach the signers came to.
@@ -39,7 +39,12 @@ impl Journal {
             // Not due, or the worker is at it this moment.
             return Ok(Reaching { payment: applied.payment, trouble: None });
         }
-        self.reach(&lease, applied.payment, true).await
+        let done = self.reach(&lease, applied.payment, true).await;
+        if done.as_ref().is_err_and(|refusal| refusal.code == Code::PaymentOnManualHold) {
+            // Held since it was claimed.
+            self.release(&lease).await?;
+        }
+        done
     }
 
     /// Registers the round if need be, then notifies. The caller holds the lease; `last` gives it back.

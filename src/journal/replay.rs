@@ -74,6 +74,21 @@ pub(super) async fn replay(
     Ok(Created { payment, replayed: true })
 }
 
+/// Refuses a request to replace what is not the order's latest payment, or was not replaced by it before.
+///
+/// *Errors*: `INVALID_ARGUMENT`: to go on would leave the payment that it names open beside the new one.
+pub(super) fn check_supersedes(who: &Principal, draft: &Draft, latest: Option<&Payment>) -> Result<(), Refusal> {
+    let Some(named) = &draft.request.supersedes else { return Ok(()) };
+    let known = latest.is_some_and(|latest| {
+        let replayed = latest.terms.fingerprint == draft.fingerprint;
+        visible_to(who, latest) && (latest.terms.payment_id == *named || replayed)
+    });
+    if known {
+        return Ok(());
+    }
+    Err(Refusal::invalid("supersedes", "is not the latest payment of this order; nothing was changed"))
+}
+
 /// Whether the request names this very payment, open and the caller's own, as the one it replaces.
 pub(super) fn replaces(who: &Principal, draft: &Draft, earlier: &Payment) -> bool {
     draft.request.supersedes.as_ref() == Some(&earlier.terms.payment_id)

@@ -5,7 +5,7 @@
 
 use super::reading::is_open;
 use super::{Act, Journal, lost_race};
-use crate::domain::{Event, Payment, Refusal, Stage};
+use crate::domain::{Code, Event, Payment, Refusal, Stage};
 use crate::store::Lease;
 
 /// What a tick did.
@@ -45,7 +45,11 @@ impl Journal {
 
     /// Does what one claimed payment needs; whether that went well.
     pub async fn attend(&self, lease: &Lease) -> bool {
-        let done = Box::pin(self.work(lease)).await;
+        let done = match Box::pin(self.work(lease)).await {
+            // Held since it was claimed: nothing is to be done until two people let it go.
+            Err(refusal) if refusal.code == Code::PaymentOnManualHold => self.release(lease).await,
+            done => done,
+        };
         if let Err(refusal) = &done
             && !lost_race(refusal)
         {

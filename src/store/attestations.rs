@@ -37,11 +37,20 @@ impl Session {
 }
 
 impl Tx {
-    /// Stores a person's word; `false` when they had given it.
+    /// Takes the payment's row until the transaction ends: who comes next waits, then sees what this one wrote.
+    pub async fn take_row(&mut self, payment_id: &str) -> Result<(), StoreFault> {
+        on!(self, conn => sqlx::query("UPDATE payments SET version = version WHERE payment_id = $1")
+            .bind(payment_id).execute(conn).await.map(drop))?;
+        Ok(())
+    }
+
+    /// Stores a person's word, their last one; `false` when they had given the same.
     pub async fn attest(&mut self, matter: Matter<'_>, word: &Attestation) -> Result<bool, StoreFault> {
         let now = self.now().micros();
         let new = on!(self, conn => sqlx::query("INSERT INTO attestations (payment_id, verb, episode, person, reference, evidence, attested_at) \
-              VALUES ($1,$2,$3,$4,$5,$6,$7) ON CONFLICT DO NOTHING")
+              VALUES ($1,$2,$3,$4,$5,$6,$7) ON CONFLICT (payment_id, verb, episode, person) \
+              DO UPDATE SET reference = excluded.reference, evidence = excluded.evidence, attested_at = excluded.attested_at \
+              WHERE attestations.reference <> excluded.reference")
             .bind(matter.payment_id).bind(matter.verb).bind(matter.episode).bind(&word.person).bind(&word.reference)
             .bind(&word.evidence).bind(now)
             .execute(conn).await?.rows_affected());

@@ -49,7 +49,7 @@ pub(super) const OPEN: &str = "SELECT * FROM payments WHERE tenant = $1 \
      AND payment_id > $2 ORDER BY payment_id LIMIT $3";
 /// Those that a person should look at.
 pub(super) const ATTENTION: &str = "SELECT * FROM payments WHERE tenant = $1 \
-     AND (status = 'NEED_MANUAL' OR attention <> '' OR phase = 'unknown') \
+     AND (status = 'NEED_MANUAL' OR attention <> '' OR phase = 'unknown' OR held_at IS NOT NULL) \
      AND payment_id > $2 ORDER BY payment_id LIMIT $3";
 
 fn all(rows: Vec<PaymentRow>) -> Result<Vec<Payment>, StoreFault> {

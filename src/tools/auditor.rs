@@ -22,7 +22,13 @@ pub(super) async fn explain_payment(
             |finding| json!({"check": finding.check, "ok": finding.good, "found": finding.found, "next": finding.next}),
         )
         .collect();
-    Ok(Reply::about(&diagnosis.payment).with("checks", json!(checks)))
+    let reply = Reply::about(&diagnosis.payment).with("checks", json!(checks));
+    Ok(match diagnosis.obstacle() {
+        Some(finding) => reply
+            .with("obstacle", json!(finding.check))
+            .with("message", json!(format!("{}: {}. Next: {}.", finding.check, finding.found, finding.next))),
+        None => reply,
+    })
 }
 
 pub(super) async fn get_evidence(
@@ -49,7 +55,7 @@ fn bundle(evidence: &Evidence) -> Value {
         .map(|decision| {
             json!({
             "decision_id": decision.decision_id, "signer_id": decision.signer_id, "key_id": decision.key_id,
-            "decision": decision.choice, "document": decision.document, "digest": decision.digest,
+            "decision": decision.choice, "counted": decision.payment_version > 0, "document": decision.document, "digest": decision.digest,
             "proof": {"type": "jws", "value": decision.jws}})
         })
         .collect();

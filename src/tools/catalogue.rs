@@ -162,7 +162,7 @@ pub const TOOLS: [ToolSpec; 22] = [
     ToolSpec {
         name: "list_attention",
         title: "What needs a person",
-        description: "List payments that need a person: NEED_MANUAL, unknown outcomes, contradictions. Oldest first.",
+        description: "List payments that need a person: NEED_MANUAL, held ones, unknown outcomes, contradictions. Oldest first.",
         properties: || json!({"cursor": cursor()}),
         ..READ
     },
@@ -176,8 +176,8 @@ pub const TOOLS: [ToolSpec; 22] = [
     ToolSpec {
         name: "explain_payment",
         title: "Why is it where it is?",
-        description: "An ordered list of checks: where the payment is stuck, what was found, what to do now. Asks the signer service \
-            and the rail once.",
+        description: "An ordered list of checks: where the payment is stuck, what was found, what to do now; obstacle names the first that \
+            stands in the way, and is absent when nothing does. Asks the signer service and the rail once.",
         ..ONE
     },
     ToolSpec {

@@ -31,6 +31,7 @@ fn stuck(payment: &Payment) -> serde_json::Value {
             "attention".to_owned(),
             json!(payment.attention.iter().map(|reason| reason.as_str()).collect::<Vec<_>>()),
         );
+        row.insert("held".to_owned(), json!(payment.held_at.is_some()));
         row.insert("phase".to_owned(), json!(payment.execution.phase.as_str()));
         row.insert("attempts".to_owned(), json!(payment.notice.attempts));
     }

@@ -46,6 +46,9 @@ impl Reply {
         }
         put("expires_at", json!(terms.expires_at.rfc3339()));
         put("version", json!(payment.version));
+        if payment.held_at.is_some() {
+            put("held", json!(true));
+        }
         fit(&mut body);
         Self { body }
     }
@@ -125,6 +128,13 @@ fn advice(payment: &Payment) -> Advice {
         next_action,
         retry_after_ms,
     };
+    if payment.held_at.is_some() {
+        return say(
+            "An operator has taken this payment over to settle it by hand. Do not pay it another way; tell your user and stop.",
+            "inform_user",
+            Some(60_000),
+        );
+    }
     let never_tried = payment.notice.attempts == 0 && payment.notice.settled == 0;
     match payment.status {
         Status::Created if never_tried => say(

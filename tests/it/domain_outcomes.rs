@@ -542,7 +542,11 @@ fn the_agents_wish_is_followed_only_where_the_policy_allows_it() {
     let mut it = created();
     assert_eq!(it.asked(0, &[]), ["ana", "ben", "cem"]);
     it.terms.wish = vec!["ben".parse().unwrap(), "mallory".parse().unwrap()];
-    assert_eq!(it.asked(0, &[]), ["ben"]);
+    assert_eq!(it.asked(0, &[]), ["ana", "ben", "cem"], "two are needed, and one of those wished for may decide");
+    it.approvals = 1;
+    assert_eq!(it.asked(0, &[]), ["ben"], "one more is enough");
+    it.terms.principal = "ben".to_owned();
+    assert_eq!(it.asked(0, &[]), ["ana", "cem"], "nor the one it acts for");
     it.terms.wish = vec!["mallory".parse().unwrap()];
     assert_eq!(it.asked(0, &[]), ["ana", "ben", "cem"], "an agent can't pick its accomplice");
 }

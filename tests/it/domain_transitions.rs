@@ -20,6 +20,9 @@ const TABLE: &str = "
                                   | CREATED   AWAITING  UNREACH   MANUAL    SIGNED    INTENDED   UNKNOWN   | EXECUTED REJECTED EXPIRED CANCELLED FAILED
 
 agent asks to notify              | ~         =         =         =         =         =          =         | !TERM    !TERM    !TERM   !TERM     !TERM
+agent asks to notify, held        | !HOLD     !HOLD     !HOLD     !HOLD     =         =          =         | !TERM    !TERM    !TERM   !TERM     !TERM
+operator resends, held            | !HOLD     !HOLD     !HOLD     !HOLD     =         =          =         | !TERM    !TERM    !TERM   !TERM     !TERM
+attempt to notify starts, held    | !HOLD     !HOLD     !HOLD     !HOLD     =         =          =         | =        =        =       =         =
 operator resends                  | ~         ~         ~         ~         =         =          =         | !TERM    !TERM    !TERM   !TERM     !TERM
 attempt to notify starts          | ~         ~         ~         ~         =         =          =         | =        =        =       =         =
 registered                        | ~         =         =         =         =         =          =         | =        =        =       =         =
@@ -62,7 +65,7 @@ superseded                        | >CANCELLED >CANCELLED >CANCELLED >CANCELLED 
 superseded, held                  | !HOLD     !HOLD     !HOLD     !HOLD     !HOLD     !HOLD      !HOLD     | !TERM    !TERM    !TERM   !TERM     !TERM
 held by a person                  | ~         ~         ~         ~         ~         !WAIT      !WAIT     | !TERM    !TERM    !TERM   !TERM     !TERM
 held by a person, held            | =         =         =         =         =         !WAIT      !WAIT     | !TERM    !TERM    !TERM   !TERM     !TERM
-released                          | =         =         =         =         =         =          =         | !TERM    !TERM    !TERM   !TERM     !TERM
+released                          | !ARG      !ARG      !ARG      !ARG      !ARG      !ARG       !ARG      | !TERM    !TERM    !TERM   !TERM     !TERM
 released, held                    | ~         ~         ~         ~         ~         ~          ~         | !TERM    !TERM    !TERM   !TERM     !TERM
 attested as executed              | !ARG      !ARG      !ARG      !ARG      !ARG      !ARG       >EXECUTED | !TERM    !TERM    !TERM   !TERM     !TERM
 attested as executed, held        | >EXECUTED >EXECUTED >EXECUTED >EXECUTED >EXECUTED >EXECUTED  >EXECUTED | !TERM    !TERM    !TERM   !TERM     !TERM

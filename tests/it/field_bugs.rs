@@ -216,7 +216,9 @@ async fn b15_news_that_comes_before_the_answer_it_belongs_to_is_not_lost() {
             };
             let (told, ()) = tokio::join!(app.notify("order-1"), early);
             // The late answer moves nothing back.
-            assert!(["SIGNED", "EXECUTED", "CREATED", "AWAITING_SIGNER"].contains(&told.status().as_str()) || told.is_error);
+            assert!(
+                ["SIGNED", "EXECUTED", "CREATED", "AWAITING_SIGNER"].contains(&told.status().as_str()) || told.is_error
+            );
             for _ in 0..4 {
                 app.pass(Duration::from_secs(16)).await;
             }

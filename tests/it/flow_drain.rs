@@ -64,7 +64,12 @@ impl Other {
     }
 
     /// A call that goes on while the test does.
-    fn begin(&self, token: String, tool: &'static str, arguments: serde_json::Value) -> tokio::task::JoinHandle<Answer> {
+    fn begin(
+        &self,
+        token: String,
+        tool: &'static str,
+        arguments: serde_json::Value,
+    ) -> tokio::task::JoinHandle<Answer> {
         let rpc = self.rpc.clone();
         tokio::spawn(async move { rpc.call(&token, tool, arguments).await })
     }

@@ -13,6 +13,9 @@
 )]
 
 mod bad_input;
+mod desk_keys;
+mod desk_limits;
+mod desk_policy;
 mod domain_outcomes;
 mod domain_policy;
 mod domain_properties;

@@ -84,7 +84,7 @@ pub fn apply(payment: &Payment, event: Event, moment: &Moment<'_>) -> Result<App
     let mut next = payment.clone();
     match event {
         Event::NotifyRequested(asker) => notify_requested(&mut next, asker, moment)?,
-        Event::NotifyStarted => notify_started(&mut next, moment),
+        Event::NotifyStarted => notify_started(&mut next, moment)?,
         Event::Registered { signer_ref, round } => registered(&mut next, signer_ref, round, moment),
         Event::Notified { number, reach } => notified(&mut next, number, &reach, moment),
         Event::RegisterTroubled(trouble) => reached(&mut next, &Reach::Troubled(trouble), moment),

@@ -41,7 +41,11 @@ pub(super) fn release(next: &mut Payment, moment: &Moment<'_>) -> Result<(), Ref
         Stage::Ended => return Err(terminal(next)),
         Stage::Open | Stage::Signed => {}
     }
-    if next.held_at.take().is_some() && next.status.stage() == Stage::Signed {
+    if next.held_at.take().is_none() {
+        return Err(Refusal::new(Code::InvalidArgument, "the payment is not held; there is nothing to release")
+            .about(next.reference()));
+    }
+    if next.status.stage() == Stage::Signed {
         next.execution.next_at = Some(moment.now);
     }
     Ok(())
@@ -107,8 +111,7 @@ pub(super) fn attest_not_executed(next: &mut Payment, moment: &Moment<'_>) -> Re
     let group = next.execution.group.saturating_add(1);
     next.execution = Execution { group, next_at: Some(moment.now), ..Execution::default() };
     // The others spoke of the group before.
-    next.attention
-        .retain(|reason| matches!(reason, Attention::TerminalContradiction | Attention::ContextBudgetSpent));
+    next.attention.retain(|reason| matches!(reason, Attention::TerminalContradiction | Attention::ContextBudgetSpent));
     Ok(())
 }
 

@@ -21,6 +21,7 @@ pub(super) fn notify_requested(next: &mut Payment, asker: Asker, moment: &Moment
     match (next.status.stage(), asker) {
         (Stage::Ended, _) => Err(terminal(next)),
         (Stage::Signed, _) => Ok(()),
+        (Stage::Open, _) if next.held_at.is_some() => Err(held(next)),
         // The worker goes on by itself: an agent that asks again must not use attempts up.
         (Stage::Open, Asker::Agent) => {
             if next.notice.attempts == 0 && next.notice.settled == 0 && next.notice.next_at.is_some() {
@@ -37,11 +38,14 @@ pub(super) fn notify_requested(next: &mut Payment, asker: Asker, moment: &Moment
 }
 
 /// Before the call: should this process die in it, the next attempt waits for the lease to end.
-pub(super) fn notify_started(next: &mut Payment, moment: &Moment<'_>) {
+pub(super) fn notify_started(next: &mut Payment, moment: &Moment<'_>) -> Result<(), Refusal> {
     match next.status.stage() {
+        // Held since this was claimed.
+        Stage::Open if next.held_at.is_some() => return Err(held(next)),
         Stage::Open => next.notice.next_at = Some(moment.now.plus(moment.timing.lease)),
         Stage::Signed | Stage::Ended => {}
     }
+    Ok(())
 }
 
 pub(super) fn registered(next: &mut Payment, signer_ref: String, round: i64, moment: &Moment<'_>) {

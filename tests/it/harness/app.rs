@@ -48,7 +48,7 @@ pub(crate) const RAIL_API_KEY: &str = "rail-api-key-for-tests";
 pub(crate) const CALLBACK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYqr";
 pub(crate) const POLICY: &str = include_str!("../../../config/policy.toml");
 /// People with keys, of whom the default policy asks the first two.
-pub(crate) const PEOPLE: [&str; 3] = ["finance-1", "finance-2", "stranger-1"];
+pub(crate) const PEOPLE: [&str; 6] = ["finance-1", "finance-2", "stranger-1", "finance-3", "board-1", "board-2"];
 
 /// Two people of the group must approve.
 pub(crate) fn two_must_approve() -> Wishes {
@@ -102,7 +102,7 @@ pub(crate) struct App {
     running: Option<(CancellationToken, JoinHandle<()>)>,
     finished: bool,
     /// Dropped last: the services' files are in it.
-    _folder: Folder,
+    folder: Folder,
 }
 
 impl App {
@@ -192,7 +192,7 @@ impl App {
             sandbox,
             running: Some(running),
             finished: false,
-            _folder: Folder(folder),
+            folder: Folder(folder),
         }
     }
 
@@ -283,6 +283,11 @@ impl App {
 
     pub(crate) fn operator(&self) -> String {
         self.token("default", "operator-1", "operator-1", &[Role::Operator])
+    }
+
+    /// Another person of the staff.
+    pub(crate) fn operator_named(&self, person: &str) -> String {
+        self.token("default", person, person, &[Role::Operator])
     }
 
     pub(crate) fn auditor(&self) -> String {
@@ -396,10 +401,15 @@ impl App {
     /// Sets whether `finance-1` can be reached.
     pub(crate) async fn signer_online(&self, online: bool) {
         for person in ["finance-1", "finance-2"] {
-            let url = format!("{}/api/v1/signers/{person}/presence", self.signer.url());
-            let request = self.http.put(url).bearer_auth(SIGNER_API_KEY).json(&json!({"online": online}));
-            assert_eq!(request.send().await.unwrap().status(), 200);
+            self.presence(person, online).await;
         }
+    }
+
+    /// Sets whether a person can be reached.
+    pub(crate) async fn presence(&self, person: &str, online: bool) {
+        let url = format!("{}/api/v1/signers/{person}/presence", self.signer.url());
+        let request = self.http.put(url).bearer_auth(SIGNER_API_KEY).json(&json!({"online": online}));
+        assert_eq!(request.send().await.unwrap().status(), 200);
     }
 
     /// The signer service sends the callbacks that are due; how many.
@@ -466,6 +476,17 @@ impl App {
     /// How many transfers were asked of the rail for a payment.
     pub(crate) async fn requests(&self, payment_id: &str) -> u64 {
         self.ledger(payment_id).await["requests"].as_u64().unwrap()
+    }
+
+    /// Whom the signer service was told to reach for a payment, notification by notification.
+    pub(crate) async fn asked(&self, payment_id: &str) -> Vec<Vec<String>> {
+        let file = format!("sqlite://{}", self.folder.0.join("signer.db").display());
+        let mut raw = super::database::Raw::file(&file).await;
+        let sql = format!(
+            "SELECT signers FROM notifications n JOIN payments p ON p.id = n.payment_id \
+             WHERE p.reference = '{payment_id}' ORDER BY n.round, n.number"
+        );
+        raw.texts(&sql).await.iter().map(|signers| serde_json::from_str(signers).unwrap()).collect()
     }
 
     /// Tells the rail to misbehave.

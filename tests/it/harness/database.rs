@@ -128,6 +128,11 @@ pub(crate) enum Raw {
 }
 
 impl Raw {
+    /// A SQLite file of another part.
+    pub(crate) async fn file(url: &str) -> Self {
+        Self::Sqlite(SqliteConnection::connect(url).await.unwrap())
+    }
+
     /// Runs one or more statements; how many rows the last one touched.
     pub(crate) async fn execute(&mut self, sql: &str) -> Result<u64, sqlx::Error> {
         let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));

@@ -1,0 +1,84 @@
+//! `countersign doctor`: why a payment is where it is, check by check, and what to do now.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::Value;
+
+use super::client::{McpClient, ToolAnswer};
+use super::home::Card;
+use super::sign::{call, read, selector};
+use super::{CommandFault, failed};
+
+/// Options of `doctor`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  countersign doctor order-1                    beside a running `countersign dev`\n  countersign doctor order-1 --url https://pay.example/mcp --token-file token\n\nExit 0: nothing stands in its way. 1: something does; it is named. 2: the command line can't be used."
+)]
+pub(super) struct Doctor {
+    /// The order, or a payment id
+    order: String,
+    /// The MCP endpoint
+    #[arg(long)]
+    url: Option<String>,
+    /// A token that grants explain_payment, such as an operator's
+    #[arg(long, env = "COUNTERSIGN_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// A file that holds that token
+    #[arg(long, conflicts_with = "token")]
+    token_file: Option<PathBuf>,
+    /// The dev instance's folder
+    #[arg(long, default_value = ".countersign")]
+    data_dir: PathBuf,
+    /// Print the tool's whole result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Doctor {
+    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
+    pub(super) async fn run(self) -> Result<(), CommandFault> {
+        let (url, token) = self.desk()?;
+        let client = McpClient::connect(&url, &token).await.map_err(failed)?;
+        let answer = call(&client, "explain_payment", selector(&self.order)).await?;
+        if self.json {
+            println!("{}", answer.body);
+        } else {
+            println!("{}", shown(&answer));
+        }
+        match answer.text("obstacle") {
+            "" => Ok(()),
+            obstacle => Err(failed(format_args!("{obstacle} stands in the way"))),
+        }
+    }
+
+    fn desk(&self) -> Result<(String, String), CommandFault> {
+        let token = match (&self.token, &self.token_file) {
+            (Some(token), _) => Some(token.clone()),
+            (None, Some(file)) => Some(read(file)?.trim().to_owned()),
+            (None, None) => None,
+        };
+        Ok(match (self.url.clone(), token) {
+            (Some(url), Some(token)) => (url, token),
+            (url, token) => {
+                let card = Card::read(&self.data_dir)?;
+                (url.unwrap_or(card.mcp_url), token.unwrap_or(card.tokens.operator))
+            }
+        })
+    }
+}
+
+/// The checks for a person, in order.
+fn shown(answer: &ToolAnswer) -> String {
+    let mut lines =
+        vec![format!("{}  {}  {}", answer.text("order_id"), answer.text("payment_id"), answer.text("status"))];
+    for check in answer.body.get("checks").and_then(Value::as_array).into_iter().flatten() {
+        let text = |key: &str| check.get(key).and_then(Value::as_str).unwrap_or_default();
+        let good = check.get("ok").and_then(Value::as_bool).unwrap_or(false);
+        lines.push(format!("  {}  {:<15} {}", if good { "ok " } else { "NOT" }, text("check"), text("found")));
+        if !good {
+            lines.push(format!("       -> {}", text("next")));
+        }
+    }
+    lines.join("\n")
+}
