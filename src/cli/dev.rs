@@ -21,7 +21,7 @@ use crate::telemetry;
 /// Options of `dev`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  countersign dev\n  countersign dev --port 9000 --data-dir /tmp/desk\n  COUNTERSIGN__NOTIFY__BASE_MS=500 countersign dev\n\nGateway, signer service and rail take PORT, PORT+1 and PORT+2. Settings of the default configuration\ncan be overridden by environment."
+    after_help = "Examples:\n  countersign dev\n  countersign dev --port 9000 --data-dir /tmp/desk\n  COUNTERSIGN__NOTIFY__BASE_MS=500 countersign dev\n\nGateway, signer service and rail take PORT, PORT+1 and PORT+2. Settings of the default configuration\ncan be overridden by environment, but for addresses, keys, database and policy, which dev sets itself."
 )]
 pub(super) struct Dev {
     /// Where keys and databases are kept
@@ -52,6 +52,8 @@ impl Dev {
         let guard = telemetry::init(&config.telemetry)?;
         let ambient = ambient();
         let home = Home::open(&self.data_dir, ambient.entropy.as_ref())?;
+        // Held until the process ends, however it ends.
+        let _alone = home.take_alone()?;
         let listeners = Listeners::bind(self.port).await?;
         let peers = listeners.peers()?;
         home.configure(&mut config, &peers);
@@ -122,6 +124,9 @@ struct Listeners {
 
 impl Listeners {
     async fn bind(port: u16) -> Result<Self, CommandFault> {
+        if port > u16::MAX - 2 {
+            return Err(CommandFault::Unusable("--port: must leave room for two more ports; at most 65533".to_owned()));
+        }
         let at = |offset: u16| {
             let port = if port == 0 { 0 } else { port.saturating_add(offset) };
             format!("127.0.0.1:{port}")

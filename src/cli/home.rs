@@ -140,6 +140,21 @@ impl Home {
         })
     }
 
+    /// Takes the folder for this process alone.
+    ///
+    /// *Errors*: another instance uses it.
+    pub(super) fn take_alone(&self) -> Result<std::fs::File, CommandFault> {
+        let path = self.path("dev.lock");
+        let file = std::fs::File::create(&path).map_err(|err| failed(format_args!("{}: {err}", path.display())))?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(_) => Err(CommandFault::Unusable(format!(
+                "{}: another dev instance uses this folder; stop it, or name another with --data-dir",
+                self.dir.display()
+            ))),
+        }
+    }
+
     /// A path in the folder.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::client::{McpClient, ToolAnswer};
 use super::home::Card;
 use super::{CommandFault, failed};
-use crate::domain::Choice;
+use crate::domain::{Choice, PaymentId};
 use crate::proof::{
     DecisionDocument, PaymentDocument, SigningKey, compare_code, key_id_of, payment_digest, sign_detached,
 };
@@ -161,7 +161,7 @@ impl Sign {
 
 /// The arguments that name a payment, by its id or its order's.
 pub(super) fn selector(order: &str) -> Value {
-    let key = if order.starts_with("pay_") { "payment_id" } else { "order_id" };
+    let key = if order.parse::<PaymentId>().is_ok() { "payment_id" } else { "order_id" };
     json!({ key: order })
 }
 

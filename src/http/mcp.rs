@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::http::request::Parts;
 use rmcp::model::{
@@ -35,12 +35,13 @@ const FRESH_MS: u64 = 300_000;
 #[derive(Debug, Clone)]
 pub struct McpServer {
     desk: Desk,
+    deadline: Duration,
 }
 
 impl McpServer {
-    /// A handler over `desk`.
-    pub const fn new(desk: Desk) -> Self {
-        Self { desk }
+    /// A handler over `desk` that answers each call within `deadline`.
+    pub const fn new(desk: Desk, deadline: Duration) -> Self {
+        Self { desk, deadline }
     }
 }
 
@@ -99,19 +100,20 @@ impl ServerHandler for McpServer {
         let request_id = caller.request_id.clone();
         let span = tracing::Span::current();
         let work = tokio::spawn(async move { answered(&desk, &caller, tool).await }.instrument(span));
-        let (body, is_error) = work.await.unwrap_or_else(|err| {
-            tracing::error!(
-                request_id,
-                tool.name = tool.name,
-                panicked = err.is_panic(),
-                "a tool call ended without an answer"
-            );
-            let refusal = Refusal::new(
-                Code::Internal,
-                "an internal fault ended the call; what was committed stands, ask for the payment's status",
-            );
-            (error_object(&refusal, &request_id), true)
-        });
+        // Past the deadline only the waiting ends; the work goes on in its task.
+        let (body, is_error) = match tokio::time::timeout(self.deadline, work).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(err)) => {
+                tracing::error!(
+                    request_id,
+                    tool.name = tool.name,
+                    panicked = err.is_panic(),
+                    "a tool call ended without an answer"
+                );
+                (error_object(&broken(), &request_id), true)
+            }
+            Err(_) => (error_object(&too_late(), &request_id), true),
+        };
         Ok(CallToolResponse::Complete(rendered(body, is_error)))
     }
 }
@@ -194,6 +196,17 @@ async fn logged(desk: &Desk, caller: &Caller, tool: &ToolSpec) -> Result<Reply, 
 
 fn text_of(body: &Map<String, Value>, key: &str) -> String {
     body.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn broken() -> Refusal {
+    Refusal::new(
+        Code::Internal,
+        "an internal fault ended the call; what was committed stands, ask for the payment's status",
+    )
+}
+
+fn too_late() -> Refusal {
+    Refusal::new(Code::DeadlineExceeded, "the answer was not ready in time; what was begun goes on, ask for its status")
 }
 
 /// A name as it may be shown: what can be read of it, and not too long.

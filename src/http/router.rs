@@ -12,9 +12,15 @@ use super::gate::{Gate, gate};
 use super::mcp::McpServer;
 use super::problem::panic_layer;
 use super::{callbacks, health, wellknown};
-use crate::config::{Config, ConfigFault};
+use crate::config::{Config, ConfigFault, ms};
 use crate::journal::Journal;
 use crate::tools::{Desk, names};
+
+/// How long a tool may take: the call's deadline less what the way back needs, so that a tool that is
+/// too slow is answered as a tool, and the gate's own deadline is only the last resort.
+fn answer_within(config: &Config) -> std::time::Duration {
+    ms(config.server.call_deadline_ms.saturating_sub(500).max(1))
+}
 
 /// The MCP endpoint behind its gate, callbacks, health and metadata.
 ///
@@ -27,7 +33,7 @@ pub fn router(
     judge: Gate,
     ended: CancellationToken,
 ) -> Result<Router, ConfigFault> {
-    let server = McpServer::new(Desk::new(Arc::clone(&journal)));
+    let server = McpServer::new(Desk::new(Arc::clone(&journal)), answer_within(config));
     let service = StreamableHttpService::new(
         move || Ok(server.clone()),
         Arc::new(NeverSessionManager::default()),

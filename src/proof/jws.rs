@@ -2,7 +2,7 @@
 
 use ed25519_dalek::pkcs8::spki::DecodePublicKey as _;
 use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
-use ed25519_dalek::pkcs8::{DecodePrivateKey as _, EncodePrivateKey as _, EncodePublicKey as _};
+use ed25519_dalek::pkcs8::{DecodePrivateKey as _, EncodePrivateKey as _, EncodePublicKey as _, KeypairBytes};
 use ed25519_dalek::{Signature, Signer as _, VerifyingKey};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -82,7 +82,9 @@ impl SigningKey {
 
     /// PKCS#8 PEM.
     pub fn to_pem(&self) -> Result<String, ProofFault> {
-        let pem = self.0.to_pkcs8_pem(LineEnding::LF).map_err(|_| ProofFault::Key)?;
+        // Version 1, without the public half: the form that every tool reads.
+        let plain = KeypairBytes { secret_key: self.0.to_bytes(), public_key: None };
+        let pem = plain.to_pkcs8_pem(LineEnding::LF).map_err(|_| ProofFault::Key)?;
         Ok(pem.as_str().to_owned())
     }
 

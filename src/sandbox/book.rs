@@ -6,8 +6,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Sqlite, Transaction};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{Connection as _, Sqlite, Transaction};
 
 use super::fault::{FORGET_KEYS, FaultKind, FaultsBody, StandingFaults};
 use super::wire::{ErrorPage, Order, TransferPage};
@@ -71,6 +73,13 @@ pub(super) struct Book {
     pub(super) readers: SqlitePool,
 }
 
+/// Whether a released connection may serve the next: SQLite rolls back by itself when the disk is full,
+/// and sqlx then believes the transaction open for ever.
+async fn whole(conn: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    conn.ping().await?;
+    Ok(!conn.is_in_transaction())
+}
+
 impl Book {
     /// Opens or makes the file.
     pub(super) async fn open(path: &Path) -> Result<Self, BookFault> {
@@ -80,7 +89,11 @@ impl Book {
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(Duration::from_secs(5));
-        let writer = SqlitePoolOptions::new().max_connections(1).connect_with(options.clone()).await?;
+        let writer = SqlitePoolOptions::new()
+            .max_connections(1)
+            .after_release(|conn, _| Box::pin(whole(conn)))
+            .connect_with(options.clone())
+            .await?;
         sqlx::migrate!("./migrations/sandbox").run(&writer).await?;
         let readers = SqlitePoolOptions::new().max_connections(4).connect_with(options.read_only(true)).await?;
         Ok(Self { writer, readers })

@@ -8,7 +8,7 @@ use sqlx::migrate::MigrateError;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction};
+use sqlx::{Connection as _, PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction};
 
 use super::audit::AuditNote;
 use super::fault::StoreFault;
@@ -39,11 +39,9 @@ pub enum Engine {
 #[derive(Debug, Clone)]
 enum Pools {
     /// One connection writes, so that writers wait in turn; others read.
-    Lite {
-        write: SqlitePool,
-        read: SqlitePool,
-    },
-    Pg(PgPool),
+    Lite { write: SqlitePool, read: SqlitePool },
+    /// A pool each: what waits to write must not keep others from reading.
+    Pg { write: PgPool, read: PgPool },
 }
 
 /// The database.
@@ -140,7 +138,7 @@ impl Store {
     ///
     /// *Errors*: `Unavailable` when it can't be reached; `Refused` for a URL that is neither, and for a
     /// PostgreSQL that answers a commit before it is on the disk.
-    pub async fn open(url: &str, pool: u32, busy: Duration, clock: Arc<dyn Clock>) -> Result<Self, StoreFault> {
+    pub async fn open(url: &str, pool_size: u32, busy: Duration, clock: Arc<dyn Clock>) -> Result<Self, StoreFault> {
         let pools = if url.starts_with("sqlite:") {
             let options = SqliteConnectOptions::from_str(url)?
                 .create_if_missing(true)
@@ -148,18 +146,31 @@ impl Store {
                 // NORMAL can lose committed transactions at power loss.
                 .synchronous(SqliteSynchronous::Full)
                 .busy_timeout(busy);
-            let write =
-                SqlitePoolOptions::new().max_connections(1).acquire_timeout(busy).connect_with(options.clone()).await?;
+            let write = SqlitePoolOptions::new()
+                .max_connections(1)
+                .acquire_timeout(busy)
+                .after_release(|conn, _| Box::pin(whole(conn)))
+                .connect_with(options.clone())
+                .await?;
             let read = SqlitePoolOptions::new()
-                .max_connections(pool.max(1))
+                .max_connections(pool_size.max(1))
                 .acquire_timeout(busy)
                 .connect_lazy_with(options.read_only(true).create_if_missing(false));
             Pools::Lite { write, read }
         } else {
-            let options = PgConnectOptions::from_str(url)?;
-            let pool =
-                PgPoolOptions::new().max_connections(pool.max(1)).acquire_timeout(busy).connect_with(options).await?;
-            Pools::Pg(pool)
+            if !url.starts_with("postgres:") && !url.starts_with("postgresql:") {
+                return Err(StoreFault::Refused(sqlx::Error::Configuration(
+                    "must be sqlite://… or postgres://…".into(),
+                )));
+            }
+            // A process that is frozen in a transaction, or someone's lock, must not stop everybody else.
+            let patience = format!("{}ms", busy.as_millis().max(1));
+            let options = PgConnectOptions::from_str(url)?
+                .options([("lock_timeout", &patience), ("idle_in_transaction_session_timeout", &patience)]);
+            let pool = |size| PgPoolOptions::new().max_connections(size).acquire_timeout(busy);
+            // Of their own, so that waiting writers leave readers their connections.
+            let read = pool((pool_size / 2).max(1)).connect_lazy_with(options.clone());
+            Pools::Pg { write: pool(pool_size.max(1)).connect_with(options).await?, read }
         };
         let writes = Writes::new(Arc::clone(&clock));
         let store = Self { pools, clock, writes };
@@ -174,7 +185,12 @@ impl Store {
     pub async fn migrate(&self) -> Result<(), StoreFault> {
         let migrated = match &self.pools {
             Pools::Lite { write, .. } => sqlx::migrate!("migrations/sqlite").run(write).await,
-            Pools::Pg(pool) => sqlx::migrate!("migrations/postgres").run(pool).await,
+            Pools::Pg { write, .. } => {
+                // Another process that migrates may take its time.
+                let mut conn = write.acquire().await?.detach();
+                sqlx::query("SET lock_timeout = 0").execute(&mut conn).await?;
+                sqlx::migrate!("migrations/postgres").run(&mut conn).await
+            }
         };
         migrated.map_err(|err| match err {
             MigrateError::Execute(err) => err.into(),
@@ -186,7 +202,7 @@ impl Store {
     pub const fn engine(&self) -> Engine {
         match self.pools {
             Pools::Lite { .. } => Engine::Sqlite,
-            Pools::Pg(_) => Engine::Postgres,
+            Pools::Pg { .. } => Engine::Postgres,
         }
     }
 
@@ -194,7 +210,7 @@ impl Store {
     pub async fn read(&self) -> Result<Session, StoreFault> {
         Ok(Session(match &self.pools {
             Pools::Lite { read, .. } => Link::LiteRead(read.acquire().await?),
-            Pools::Pg(pool) => Link::PgRead(pool.acquire().await?),
+            Pools::Pg { read, .. } => Link::PgRead(read.acquire().await?),
         }))
     }
 
@@ -213,8 +229,8 @@ impl Store {
                 let tx = write.begin_with("BEGIN IMMEDIATE").await?;
                 Ok(Tx { session: Session(Link::LiteTx(tx)), now: self.clock.now(), notes: Vec::new(), writes })
             }
-            Pools::Pg(pool) => {
-                let mut tx = pool.begin().await?;
+            Pools::Pg { write, .. } => {
+                let mut tx = write.begin().await?;
                 let now: i64 = sqlx::query_scalar(POSTGRES_NOW).fetch_one(&mut *tx).await?;
                 let now = Timestamp::from_micros(now).plus_micros(self.clock.shift());
                 Ok(Tx { session: Session(Link::PgTx(tx)), now, notes: Vec::new(), writes })
@@ -229,7 +245,7 @@ impl Store {
                 let due: Option<i64> = sqlx::query_scalar(SQLITE_DUE).fetch_one(read).await?;
                 (due, self.clock.now().micros())
             }
-            Pools::Pg(pool) => {
+            Pools::Pg { read: pool, .. } => {
                 let (due, now): (Option<i64>, i64) = sqlx::query_as(POSTGRES_DUE).fetch_one(pool).await?;
                 (due, now.saturating_add(self.clock.shift()))
             }
@@ -244,7 +260,7 @@ impl Store {
                 let due: Option<i64> = sqlx::query_scalar(SQLITE_EVENT_DUE).bind(target).fetch_one(read).await?;
                 (due, self.clock.now().micros())
             }
-            Pools::Pg(pool) => {
+            Pools::Pg { read: pool, .. } => {
                 let (due, now): (Option<i64>, i64) =
                     sqlx::query_as(POSTGRES_EVENT_DUE).bind(target).fetch_one(pool).await?;
                 (due, now.saturating_add(self.clock.shift()))
@@ -270,7 +286,7 @@ impl Store {
                 let level: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(&mut *conn).await?;
                 format!("journal_mode={journal} synchronous={level}")
             }
-            Pools::Pg(pool) => {
+            Pools::Pg { write: pool, .. } => {
                 let level: String = sqlx::query_scalar("SHOW synchronous_commit").fetch_one(pool).await?;
                 format!("synchronous_commit={level}")
             }
@@ -284,9 +300,21 @@ impl Store {
                 read.close().await;
                 write.close().await;
             }
-            Pools::Pg(pool) => pool.close().await,
+            Pools::Pg { write, read } => {
+                read.close().await;
+                write.close().await;
+            }
         }
     }
+}
+
+/// Whether a released connection may serve the next: it is in no transaction.
+///
+/// SQLite rolls back by itself when the disk is full; sqlx's own rollback then fails and it believes
+/// the transaction open for ever. The ping waits for a rollback that is on its way.
+async fn whole(conn: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    conn.ping().await?;
+    Ok(!conn.is_in_transaction())
 }
 
 const POSTGRES_NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";

@@ -28,6 +28,8 @@ impl From<sqlx::Error> for StoreFault {
                 Self::Conflict
             }
             sqlx::Error::Database(db) if is_passing(&**db) => Self::Unavailable(err),
+            // A connection that believes it is in a transaction still; it is thrown away.
+            sqlx::Error::InvalidSavePointStatement | sqlx::Error::BeginFailed => Self::Unavailable(err),
             sqlx::Error::Io(_)
             | sqlx::Error::Tls(_)
             | sqlx::Error::PoolTimedOut
@@ -49,7 +51,8 @@ fn is_serialization(db: &dyn DatabaseError) -> bool {
 /// A state of the database that passes, or that an operator ends: busy, full, restarting.
 fn is_passing(db: &dyn DatabaseError) -> bool {
     let code = db.code().unwrap_or_default();
-    let postgres = ["08", "53", "57", "58"].iter().any(|class| code.len() == 5 && code.starts_with(class));
+    let postgres =
+        ["08", "25P03", "53", "55P03", "57", "58"].iter().any(|class| code.len() == 5 && code.starts_with(class));
     // SQLITE_BUSY, LOCKED, NOMEM, READONLY, IOERR, FULL, CANTOPEN in the low byte.
     let sqlite =
         code.len() < 5 && code.parse::<u32>().is_ok_and(|code| matches!(code & 0xff, 5 | 6 | 7 | 8 | 10 | 13 | 14));

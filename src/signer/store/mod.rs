@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Sqlite, SqlitePool, Transaction};
+use sqlx::{Connection as _, Sqlite, SqlitePool, Transaction};
 
 pub(in crate::signer) use decisions::KeptDecision;
 pub(in crate::signer) use keys::KeyedRequest;
@@ -76,6 +76,13 @@ impl Store {
     }
 }
 
+/// Whether a released connection may serve the next: SQLite rolls back by itself when the disk is full,
+/// and sqlx then believes the transaction open for ever.
+async fn whole(conn: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    conn.ping().await?;
+    Ok(!conn.is_in_transaction())
+}
+
 fn pool(connections: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
         .max_connections(connections)
@@ -84,6 +91,7 @@ fn pool(connections: u32) -> SqlitePoolOptions {
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false)
+        .after_release(|conn, _| Box::pin(whole(conn)))
 }
 
 /// One transaction. Dropped without [`Session::commit`], it leaves nothing.
