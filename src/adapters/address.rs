@@ -67,19 +67,14 @@ pub(super) fn is_public(address: IpAddr) -> bool {
 
 /// All but the special-purpose blocks (IANA's registry).
 fn is_public_v4(address: Ipv4Addr) -> bool {
-    let special = match address.octets() {
+    !matches!(
+        address.octets(),
         // This network, private, loopback, link-local; multicast, reserved, broadcast.
-        [0 | 10 | 127 | 224.., ..] | [169, 254, ..] | [172, 16..=31, ..] | [192, 168, ..] => true,
+        [0 | 10 | 127 | 224.., ..] | [169, 254, ..] | [172, 16..=31, ..] | [192, 168, ..]
         // Shared by carriers, protocol assignments, benchmarks, documentation, 6to4 relays.
-        [100, 64..=127, ..]
-        | [192, 0, 0 | 2, _]
-        | [192, 88, 99, _]
-        | [198, 18 | 19, ..]
-        | [198, 51, 100, _]
-        | [203, 0, 113, _] => true,
-        _ => false,
-    };
-    !special
+        | [100, 64..=127, ..] | [192, 0, 0 | 2, _] | [192, 88, 99, _] | [198, 18 | 19, ..]
+        | [198, 51, 100, _] | [203, 0, 113, _]
+    )
 }
 
 /// Global unicast but for its special blocks, and NAT64 of a public IPv4 address.

@@ -431,6 +431,8 @@ async fn b19_a_receiver_that_hangs_holds_up_nobody_else() {
         config.worker.enabled = true;
         config.worker.tick_ms = 50;
         config.server.drain_ms = 1_000;
+        (config.signer.read_timeout_ms, config.signer.total_timeout_ms) = (5_000, 6_000);
+        (config.rail.read_timeout_ms, config.rail.total_timeout_ms) = (5_000, 6_000);
     });
     each_with(wishes, async |app: &mut App| {
         let (silent, healthy) = (Sink::new().await, Sink::new().await);

@@ -142,7 +142,7 @@ async fn take(State(desk): State<Arc<Desk>>, headers: HeaderMap, body: Bytes) ->
             let count = Arc::clone(&desk.flooded);
             let chunks = (0..50 * 1024 * 1024 / CHUNK).map(move |_| {
                 count.fetch_add(CHUNK, Ordering::SeqCst);
-                Ok::<_, std::io::Error>(Bytes::from_static(&[b'x'; CHUNK]))
+                Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; CHUNK]))
             });
             Body::from_stream(futures::stream::iter(chunks)).into_response()
         }
