@@ -125,8 +125,8 @@ impl Journal {
             && let Some(payment) = tx.payment_for_work(payment_id).await?
         {
             let actor = self.worker_actor();
-            let act = Act::new(&actor, "context.spent")
-                .because(format!("{} calls, {} bytes", stored.calls, stored.bytes));
+            let act =
+                Act::new(&actor, "context.spent").because(format!("{} calls, {} bytes", stored.calls, stored.bytes));
             applied = Some(self.change(&mut tx, &payment, Event::ContextSpent, act).await?);
         }
         tx.commit().await?;

@@ -58,7 +58,9 @@ impl Journal {
                 false,
                 reason.as_str(),
                 match reason {
-                    Attention::ContextBudgetSpent => "whoever runs the agent ends its loop; the payment goes on by itself",
+                    Attention::ContextBudgetSpent => {
+                        "whoever runs the agent ends its loop; the payment goes on by itself"
+                    }
                     Attention::IntegrityMismatch
                     | Attention::TerminalContradiction
                     | Attention::ResendWindowClosed

@@ -93,7 +93,15 @@ impl Book {
     }
 
     async fn begin(&self) -> Result<Transaction<'static, Sqlite>, sqlx::Error> {
-        self.writer.begin_with("BEGIN IMMEDIATE").await
+        const BEGIN: &str = "BEGIN IMMEDIATE";
+        match self.writer.begin_with(BEGIN).await {
+            // After a full disk: see the gateway's `store::engine`.
+            Err(sqlx::Error::InvalidSavePointStatement) => {
+                self.writer.acquire().await?.close().await?;
+                self.writer.begin_with(BEGIN).await
+            }
+            begun => begun,
+        }
     }
 
     /// Writes down that a request arrived, and takes the fault that strikes it.

@@ -210,7 +210,15 @@ impl Store {
         let writes = self.writes.clone();
         match &self.pools {
             Pools::Lite { write, .. } => {
-                let tx = write.begin_with("BEGIN IMMEDIATE").await?;
+                let tx = match write.begin_with(LITE_BEGIN).await {
+                    // A full disk made SQLite roll a transaction back by itself, which the driver did not
+                    // notice: its connection takes no transaction any more.
+                    Err(sqlx::Error::InvalidSavePointStatement) => {
+                        write.acquire().await?.close().await?;
+                        write.begin_with(LITE_BEGIN).await?
+                    }
+                    begun => begun?,
+                };
                 Ok(Tx { session: Session(Link::LiteTx(tx)), now: self.clock.now(), notes: Vec::new(), writes })
             }
             Pools::Pg(pool) => {
@@ -273,6 +281,7 @@ impl Store {
     }
 }
 
+const LITE_BEGIN: &str = "BEGIN IMMEDIATE";
 const POSTGRES_NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
 pub(super) const SQLITE_DUE: &str = "SELECT MIN(next_wake_at) FROM payments WHERE next_wake_at IS NOT NULL";
 pub(super) const POSTGRES_DUE: &str = "SELECT MIN(next_wake_at), CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) \

@@ -72,9 +72,19 @@ impl Store {
 
     /// The only writer there is, until the session is committed or dropped.
     pub(in crate::signer) async fn write(&self) -> Stored<Session> {
-        Ok(Session { tx: self.writer.begin_with("BEGIN IMMEDIATE").await? })
+        let tx = match self.writer.begin_with(BEGIN).await {
+            // After a full disk: see the gateway's `store::engine`.
+            Err(sqlx::Error::InvalidSavePointStatement) => {
+                self.writer.acquire().await?.close().await?;
+                self.writer.begin_with(BEGIN).await?
+            }
+            begun => begun?,
+        };
+        Ok(Session { tx })
     }
 }
+
+const BEGIN: &str = "BEGIN IMMEDIATE";
 
 fn pool(connections: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
