@@ -176,8 +176,8 @@ async fn a_client_that_sends_its_head_byte_by_byte_is_let_go() {
         for byte in head.bytes() {
             let sent = socket.write_all(&[byte]).await;
             let mut rest = [0; 256];
-            let heard = tokio::time::timeout(Duration::from_millis(20), socket.read(&mut rest)).await;
-            let_go = sent.is_err() || matches!(heard, Ok(Ok(0) | Err(_)));
+            let answer = tokio::time::timeout(Duration::from_millis(20), socket.read(&mut rest)).await;
+            let_go = sent.is_err() || matches!(answer, Ok(Ok(0) | Err(_)));
             if let_go {
                 break;
             }
