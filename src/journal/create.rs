@@ -250,9 +250,8 @@ impl Journal {
             execute_by: expires_at.plus(self.rules.execute_within),
         };
         can_be_approved(&terms.policy, &terms)?;
-        let unfit = |signer: &&SignerId| {
-            !terms.policy.is_eligible(signer) || is_requester(&terms.policy, &terms, signer)
-        };
+        let unfit =
+            |signer: &&SignerId| !terms.policy.is_eligible(signer) || is_requester(&terms.policy, &terms, signer);
         if let Some(stranger) = terms.wish.iter().find(unfit) {
             return Err(Refusal::of_field(
                 Code::SignerNotEligible,

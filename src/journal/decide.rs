@@ -122,8 +122,11 @@ impl Journal {
         let before = evaluate(&payment.terms.policy, &payment.terms, &votes(&earlier));
         let turn = turn(&payment.terms.policy, before, &decision.signer);
         if turn == Turn::Later {
-            return Err(Refusal::new(Code::LevelNotOpen, "others must approve before you are asked; repeat this later")
-                .about(payment.reference()));
+            return Err(Refusal::new(
+                Code::LevelNotOpen,
+                "others must approve before you are asked; repeat this later",
+            )
+            .about(payment.reference()));
         }
         let mut stored = StoredDecision {
             decision_id: DecisionId::mint(tx.now(), self.entropy.u128()).to_string(),

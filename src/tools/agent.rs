@@ -100,8 +100,7 @@ pub(super) async fn get_payment_status(
 
 /// Whether a waiting caller would learn nothing new.
 fn same_news(before: &Payment, now: &Payment) -> bool {
-    let news =
-        |payment: &Payment| {
+    let news = |payment: &Payment| {
         let held = payment.held_at.is_some();
         (payment.status, payment.execution.phase, payment.approvals, payment.attention.len(), held)
     };

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::desk_policy::policy;
-use crate::harness::app::{App, Wishes, each, each_with};
+use crate::desk_policy::{each, policy};
+use crate::harness::app::{App, Wishes, each_with};
 use crate::harness::rpc::Answer;
 
 fn order(order: &str, changes: Value) -> Value {
@@ -28,7 +28,7 @@ async fn what_the_policy_refused_under_a_key_stays_refused_under_it() {
     let rules = "[[rule]]\nid = \"never\"\npayees = [\"acct-9\"]\ndeny = true\n[payees]\ndenied = [\"acct-8\"]\n\
         [[limit]]\nid = \"each\"\nbinds = \"each_agent\"\ncurrency = \"USD\"\nper_payment = \"200.00\"\n\
         window_hours = 1\nwindow_count = 1\n";
-    each_with(Wishes::default().policy(policy(rules)), async |app: &mut App| {
+    each_with(Wishes::default().patient().policy(policy(rules)), async |app: &mut App| {
         let cases = [
             ("o-1", json!({"payee": "acct-9", "idempotency_key": "sticky-key-0000001"}), "POLICY_DENIED"),
             ("o-2", json!({"payee": "acct-8", "idempotency_key": "sticky-key-0000002"}), "PAYEE_NOT_ALLOWED"),
@@ -52,7 +52,11 @@ async fn what_the_policy_refused_under_a_key_stays_refused_under_it() {
         app.restart().await;
         for ((name, changes, code), words) in cases.iter().zip(&words) {
             let again = create(app, name, changes.clone()).await;
-            assert_eq!((again.code().as_str(), again.text("message")), (*code, words.as_str()), "after the policy allows it");
+            assert_eq!(
+                (again.code().as_str(), again.text("message")),
+                (*code, words.as_str()),
+                "after the policy allows it"
+            );
             // The key is that request's; without it, or with another, it is a new intention.
             let mut other = changes.clone();
             other["memo"] = json!("else");
@@ -262,9 +266,8 @@ async fn a_replacement_and_a_signature_at_the_same_moment_leave_one_that_can_be_
                 app.settle()
             );
             app.settle().await;
-            let open = format!(
-                "SELECT payment_id FROM payments WHERE order_id = '{name}' AND status NOT IN ('CANCELLED')"
-            );
+            let open =
+                format!("SELECT payment_id FROM payments WHERE order_id = '{name}' AND status NOT IN ('CANCELLED')");
             assert_eq!(app.db.raw().await.texts(&open).await.len(), 1, "{} and {}", new.body, twin.body);
             if new.is_error {
                 assert_eq!(app.executions(&original).await, 1, "{}", new.body);

@@ -21,7 +21,7 @@ window_amount = "1000.00"
 "#;
 
 fn limited(limits: &str) -> Wishes {
-    Wishes::default().policy(policy(limits)).config(|config| {
+    Wishes::default().patient().policy(policy(limits)).config(|config| {
         config.payments.expires_after_s = 3_600;
         config.payments.execute_within_s = 3_600;
     })
@@ -144,7 +144,7 @@ binds = "each_agent"
 currency = "USD"
 open = 2
 "#;
-    let wishes = Wishes::default().policy(policy(limits));
+    let wishes = Wishes::default().patient().policy(policy(limits));
     each_with(wishes, async |app: &mut App| {
         for name in ["a", "b"] {
             assert_eq!(propose(app, name, "1.00").await.status(), "CREATED");
@@ -235,13 +235,11 @@ window_hours = 24
 window_amount = "2500.00"
 "#;
     each_with(limited(limits), async |app: &mut App| {
-        let agents: Vec<String> = (0..8)
-            .map(|n| app.token("default", &format!("bot-{n}"), &format!("bot-{n}"), &[Role::Agent]))
-            .collect();
+        let agents: Vec<String> =
+            (0..8).map(|n| app.token("default", &format!("bot-{n}"), &format!("bot-{n}"), &[Role::Agent])).collect();
         // Different orders, and some of the same: neither wait for each other for ever.
-        let calls = (0..64).map(|n: usize| {
-            app.call(&agents[n % 8], "create_payment", order(&format!("order-{}", n % 48), "199.00"))
-        });
+        let calls = (0..64)
+            .map(|n: usize| app.call(&agents[n % 8], "create_payment", order(&format!("order-{}", n % 48), "199.00")));
         let answers = futures::future::join_all(calls).await;
         let tally = tally(&answers);
         assert_eq!(app.rows("payments").await, 12, "{tally:?}");

@@ -12,6 +12,8 @@
     reason = "tests say what they expect by failing"
 )]
 
+mod desk_audit;
+mod desk_hands;
 mod desk_keys;
 mod desk_limits;
 mod desk_policy;
