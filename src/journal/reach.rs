@@ -26,7 +26,7 @@ impl Journal {
     /// *Errors*: `PAYMENT_ON_MANUAL_HOLD`, `PAYMENT_TERMINAL`.
     pub async fn notify(&self, who: &Principal, selector: &Selector, asker: Asker) -> Result<Reaching, Refusal> {
         for _ in 0..RACES {
-            match self.try_notify(who, selector, asker).await {
+            match Box::pin(self.try_notify(who, selector, asker)).await {
                 Err(refusal) if lost_race(&refusal) => {}
                 done => return done,
             }

@@ -50,7 +50,7 @@ async fn stuck(app: &App, order: &str, check: &str, found: &str, next: &str) {
 #[tokio::test]
 async fn explain_payment_names_what_is_in_the_way_and_what_to_do() {
     each(async |app: &mut App| {
-        let good = ("".to_owned(), "".to_owned(), "".to_owned());
+        let good = (String::new(), String::new(), String::new());
         app.create("order-1").await;
         assert_eq!(obstacle(&explain(app, "order-1").await), good, "nothing was tried yet");
         app.notify("order-1").await;
