@@ -21,7 +21,7 @@ pub(super) struct Doctor {
     /// The MCP endpoint
     #[arg(long)]
     url: Option<String>,
-    /// A token that grants explain_payment, such as an operator's
+    /// A token that grants `explain_payment`, such as an operator's
     #[arg(long, env = "COUNTERSIGN_TOKEN", hide_env_values = true)]
     token: Option<String>,
     /// A file that holds that token

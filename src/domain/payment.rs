@@ -364,8 +364,8 @@ impl Payment {
     /// else everyone of the level; never the requester, nor those who have `decided` already.
     pub fn asked(&self, level: usize, decided: &[Vote]) -> Vec<String> {
         let Some(open) = self.terms.policy.levels.get(level) else { return Vec::new() };
-        let decides = |name: &str| !decided.iter().any(|vote| vote.signer.as_str() == name) && self.may_decide(name);
-        let left: Vec<String> = open.signers.iter().filter(|name| decides(name)).cloned().collect();
+        let eligible = |name: &str| !decided.iter().any(|vote| vote.signer.as_str() == name) && self.may_decide(name);
+        let left: Vec<String> = open.signers.iter().filter(|name| eligible(name)).cloned().collect();
         let wished = self.terms.wish.iter().map(ToString::to_string).filter(|signer| left.contains(signer));
         let wished: Vec<String> = wished.collect();
         // Each level below took exactly what it requires; what is beyond that was given at this one.

@@ -5,9 +5,9 @@ use super::decide::votes;
 use super::ports::{Cause, Notified, Outcome, Registered, Registration};
 use super::reading::{challenge_of, is_open};
 use super::recorded::Started;
-use super::{Act, Journal};
+use super::{Act, Journal, RACES, Selector, lost_race};
 use crate::domain::{Asker, Code, Event, Payment, Principal, Reach, Refusal, SignerTrouble, Standing, evaluate};
-use crate::store::{EffectKind, EffectState, Lease};
+use crate::store::{EffectKind, EffectState, Lease, StoreFault};
 
 /// What a request to reach the signers came to.
 #[derive(Debug, Clone)]
@@ -22,7 +22,19 @@ impl Journal {
     /// Reaches the signers now, on a caller's request.
     ///
     /// Does nothing beyond what is already under way: an agent's repeated call uses no attempt up.
-    pub async fn notify(&self, who: &Principal, selector: &super::Selector, asker: Asker) -> Result<Reaching, Refusal> {
+    ///
+    /// *Errors*: `PAYMENT_ON_MANUAL_HOLD`, `PAYMENT_TERMINAL`.
+    pub async fn notify(&self, who: &Principal, selector: &Selector, asker: Asker) -> Result<Reaching, Refusal> {
+        for _ in 0..RACES {
+            match Box::pin(self.try_notify(who, selector, asker)).await {
+                Err(refusal) if lost_race(&refusal) => {}
+                done => return done,
+            }
+        }
+        Err(StoreFault::Conflict.into())
+    }
+
+    async fn try_notify(&self, who: &Principal, selector: &Selector, asker: Asker) -> Result<Reaching, Refusal> {
         let mut tx = self.store.begin().await?;
         let payment = Self::select(&mut tx, who, selector).await?;
         let actor = who.actor();
@@ -40,8 +52,8 @@ impl Journal {
             return Ok(Reaching { payment: applied.payment, trouble: None });
         }
         let done = self.reach(&lease, applied.payment, true).await;
-        if done.as_ref().is_err_and(|refusal| refusal.code == Code::PaymentOnManualHold) {
-            // Held since it was claimed.
+        if done.as_ref().is_err_and(|refusal| lost_race(refusal) || refusal.code == Code::PaymentOnManualHold) {
+            // Held, decided or called off since it was claimed.
             self.release(&lease).await?;
         }
         done

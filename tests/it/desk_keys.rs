@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::desk_policy::policy;
-use crate::harness::app::{App, Wishes, each, each_with};
+use crate::desk_policy::{each, policy};
+use crate::harness::app::{App, Wishes, each_with};
 use crate::harness::rpc::Answer;
 
 fn order(order: &str, changes: Value) -> Value {
@@ -28,7 +28,7 @@ async fn what_the_policy_refused_under_a_key_stays_refused_under_it() {
     let rules = "[[rule]]\nid = \"never\"\npayees = [\"acct-9\"]\ndeny = true\n[payees]\ndenied = [\"acct-8\"]\n\
         [[limit]]\nid = \"each\"\nbinds = \"each_agent\"\ncurrency = \"USD\"\nper_payment = \"200.00\"\n\
         window_hours = 1\nwindow_count = 1\n";
-    each_with(Wishes::default().policy(policy(rules)), async |app: &mut App| {
+    each_with(Wishes::default().patient().policy(policy(rules)), async |app: &mut App| {
         let cases = [
             ("o-1", json!({"payee": "acct-9", "idempotency_key": "sticky-key-0000001"}), "POLICY_DENIED"),
             ("o-2", json!({"payee": "acct-8", "idempotency_key": "sticky-key-0000002"}), "PAYEE_NOT_ALLOWED"),

@@ -21,7 +21,7 @@ window_amount = "1000.00"
 "#;
 
 fn limited(limits: &str) -> Wishes {
-    Wishes::default().policy(policy(limits)).config(|config| {
+    Wishes::default().patient().policy(policy(limits)).config(|config| {
         config.payments.expires_after_s = 3_600;
         config.payments.execute_within_s = 3_600;
     })
@@ -144,7 +144,7 @@ binds = "each_agent"
 currency = "USD"
 open = 2
 "#;
-    let wishes = Wishes::default().policy(policy(limits));
+    let wishes = Wishes::default().patient().policy(policy(limits));
     each_with(wishes, async |app: &mut App| {
         for name in ["a", "b"] {
             assert_eq!(propose(app, name, "1.00").await.status(), "CREATED");

@@ -17,8 +17,13 @@ pub(crate) fn policy(rest: &str) -> String {
     format!("{text}\n{rest}\n")
 }
 
+/// Runs a test on each engine, under the shipped policy.
+pub(crate) async fn each(body: impl AsyncFn(&mut App)) {
+    each_with(Wishes::default().patient(), body).await;
+}
+
 fn ruled(rest: &str) -> Wishes {
-    Wishes::default().policy(policy(rest))
+    Wishes::default().patient().policy(policy(rest))
 }
 
 /// From a thousand dollars on: two of finance, then one of the board.
@@ -338,7 +343,7 @@ async fn a_policy_that_denies_by_now_calls_a_signed_payment_off() {
 #[tokio::test]
 async fn a_policy_made_looser_does_not_lower_what_was_asked_for() {
     let two = policy("").replace("required = 1", "required = 2");
-    each_with(Wishes::default().policy(two), async |app: &mut App| {
+    each_with(Wishes::default().patient().policy(two), async |app: &mut App| {
         let id = app.awaiting("order-1").await;
         app.sign_as("finance-1", "order-1").await;
         under(app, policy("")).await;

@@ -13,6 +13,8 @@
 )]
 
 mod bad_input;
+mod desk_audit;
+mod desk_hands;
 mod desk_keys;
 mod desk_limits;
 mod desk_policy;

@@ -161,8 +161,9 @@ impl App {
         config.rail.url = rail.url();
         config.rail.api_key = RAIL_API_KEY.into();
         (config.signer.connect_timeout_ms, config.rail.connect_timeout_ms) = (300, 300);
-        (config.signer.read_timeout_ms, config.rail.read_timeout_ms) = (400, 400);
-        (config.signer.total_timeout_ms, config.rail.total_timeout_ms) = (900, 900);
+        let (read, total) = if wishes.patient { (4_000, 6_000) } else { (400, 900) };
+        (config.signer.read_timeout_ms, config.rail.read_timeout_ms) = (read, read);
+        (config.signer.total_timeout_ms, config.rail.total_timeout_ms) = (total, total);
         if let Some(change) = &wishes.config {
             change(&mut config);
         }

@@ -28,12 +28,19 @@ pub(crate) struct Wishes {
     pub(super) config: Option<Settings>,
     pub(super) signer: Option<SignerWrap>,
     pub(super) keyless: bool,
+    pub(super) patient: bool,
 }
 
 impl Wishes {
     /// The signer service has no keys of the signers, so it can't verify anything.
     pub(crate) fn without_keys_at_the_service(mut self) -> Self {
         self.keyless = true;
+        self
+    }
+
+    /// Nothing of this test hangs: a busy machine's slow answers are waited for.
+    pub(crate) fn patient(mut self) -> Self {
+        self.patient = true;
         self
     }
 
