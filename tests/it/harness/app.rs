@@ -162,6 +162,8 @@ impl App {
         (config.signer.connect_timeout_ms, config.rail.connect_timeout_ms) = (300, 300);
         (config.signer.read_timeout_ms, config.rail.read_timeout_ms) = (400, 400);
         (config.signer.total_timeout_ms, config.rail.total_timeout_ms) = (900, 900);
+        // What each kind of trouble leads to is seen only while every call goes out; flow_breaker opts in.
+        (config.signer.breaker_failures, config.rail.breaker_failures) = (0, 0);
         if let Some(change) = &wishes.config {
             change(&mut config);
         }
