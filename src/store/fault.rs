@@ -28,9 +28,10 @@ impl From<sqlx::Error> for StoreFault {
                 Self::Conflict
             }
             sqlx::Error::Database(db) if is_passing(&**db) => Self::Unavailable(err),
-            // A connection that believes it is in a transaction still; it is thrown away.
-            sqlx::Error::InvalidSavePointStatement | sqlx::Error::BeginFailed => Self::Unavailable(err),
             sqlx::Error::Io(_)
+            // A connection that believes it is in a transaction still; it is thrown away.
+            | sqlx::Error::InvalidSavePointStatement
+            | sqlx::Error::BeginFailed
             | sqlx::Error::Tls(_)
             | sqlx::Error::PoolTimedOut
             | sqlx::Error::PoolClosed

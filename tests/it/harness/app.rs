@@ -164,6 +164,8 @@ impl App {
         let (read, total) = if wishes.patient { (4_000, 6_000) } else { (400, 900) };
         (config.signer.read_timeout_ms, config.rail.read_timeout_ms) = (read, read);
         (config.signer.total_timeout_ms, config.rail.total_timeout_ms) = (total, total);
+        // What each kind of trouble leads to is seen only while every call goes out; flow_breaker opts in.
+        (config.signer.breaker_failures, config.rail.breaker_failures) = (0, 0);
         if let Some(change) = &wishes.config {
             change(&mut config);
         }
