@@ -547,6 +547,7 @@ fn the_agents_wish_is_followed_only_where_the_policy_allows_it() {
     assert_eq!(it.asked(0, &[]), ["ben"], "one more is enough");
     it.terms.principal = "ben".to_owned();
     assert_eq!(it.asked(0, &[]), ["ana", "cem"], "nor the one it acts for");
+    it.terms.principal = "olivia".to_owned();
     it.terms.wish = vec!["mallory".parse().unwrap()];
     assert_eq!(it.asked(0, &[]), ["ana", "ben", "cem"], "an agent can't pick its accomplice");
 }
