@@ -28,6 +28,7 @@ mod flow_unreachable;
 mod harness;
 mod proof;
 mod schema;
+mod ship;
 mod startup;
 mod store;
 mod tidy;

@@ -1,5 +1,6 @@
 //! Who plays: an agent, a signer with a key, an operator, and the rail's ledger as the judge.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -31,6 +32,8 @@ pub(super) struct Entry<'a> {
     pub(super) key: SigningKey,
     /// The rail's ledger.
     pub(super) ledger: Ledger,
+    /// How often a call is repeated that got no answer, or one that says it may be.
+    pub(super) repeats: u32,
 }
 
 /// The players, connected.
@@ -40,6 +43,8 @@ pub(super) struct Cast {
     signer: McpClient,
     operator: McpClient,
     key: SigningKey,
+    repeats: u32,
+    repeated: AtomicU32,
 }
 
 impl Cast {
@@ -52,16 +57,34 @@ impl Cast {
             operator: connect(entry.operator).await?,
             ledger: entry.ledger,
             key: entry.key,
+            repeats: entry.repeats,
+            repeated: AtomicU32::new(0),
         })
     }
 
+    /// How many calls were repeated so far.
+    pub(super) fn repeated(&self) -> u32 {
+        self.repeated.load(Ordering::Relaxed)
+    }
+
     /// Calls a tool as someone.
+    ///
+    /// Repeats the identical call where that is allowed, as any client may: it could have been carried out already.
     pub(super) async fn call(&self, actor: Actor, tool: &str, arguments: Value) -> Result<ToolAnswer, CommandFault> {
         let client = match actor {
             Actor::Agent => &self.agent,
             Actor::Signer => &self.signer,
             Actor::Operator => &self.operator,
         };
+        for _ in 0..self.repeats {
+            match client.call(tool, arguments.clone()).await {
+                Ok(answer) if answer.body.get("retryable") != Some(&json!(true)) => return Ok(answer),
+                Ok(answer) => tracing::info!(tool, code = answer.text("error_code"), "repeated"),
+                Err(fault) => tracing::info!(tool, error = %fault, "repeated"),
+            }
+            self.repeated.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
         client.call(tool, arguments).await.map_err(failed)
     }
 

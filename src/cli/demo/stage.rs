@@ -56,6 +56,7 @@ impl Stage {
             operator: &card.tokens.operator,
             key: SigningKey::from_pem(&pem).map_err(failed)?,
             ledger: Ledger::new(&card.peers.rail, &card.rail_api_key).map_err(failed)?,
+            repeats: 0,
         })
         .await?;
         Ok(Self { folder, child, cast })

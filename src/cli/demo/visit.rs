@@ -40,6 +40,8 @@ pub(super) struct Visit {
     hold_reply: Option<u64>,
 }
 
+/// A process may be killed while it answers: every call here may be repeated as it is.
+const REPEATS: u32 = 15;
 const PATIENCE: Duration = Duration::from_secs(90);
 
 impl Visit {
@@ -49,11 +51,7 @@ impl Visit {
         let order_id = format!("demo-{:016x}", ambient().entropy.u64());
         story.act("1. The agent proposes a payment and has the signer notified");
         let answer = cast.call(Actor::Agent, "create_payment", order(&order_id)).await?;
-        story.check(
-            "create_payment answers at once with a durable payment",
-            answer.text("status") == "CREATED",
-            told(&answer),
-        );
+        story.check("create_payment answers at once with a durable payment", !answer.is_error, told(&answer));
         let payment = answer.text("payment_id").to_owned();
         let answer = cast.call(Actor::Agent, "notify_signer", json!({"order_id": order_id})).await?;
         story.check("the signer is notified", answer.text("status") == "AWAITING_SIGNER", told(&answer));
@@ -92,6 +90,7 @@ impl Visit {
         not_the_agent(&cast, story, &order_id, &jws).await?;
         story.act("5. The agent proposes the same payment again");
         duplicates(&cast, story, &order_id, &payment).await?;
+        story.tell(&format!("{} calls had to be repeated", cast.repeated()));
         story.end();
         Ok(())
     }
@@ -121,6 +120,7 @@ impl Visit {
             operator: &token(Role::Operator, "operator-1"),
             key: SigningKey::from_pem(&read(keys, "finance-1.pem")?).map_err(failed)?,
             ledger: Ledger::new(rail, &read(keys, "rail-api-key")?).map_err(failed)?,
+            repeats: REPEATS,
         })
         .await
     }
