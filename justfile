@@ -30,3 +30,7 @@ doc:
 # Exactly what CI runs
 ci:
     .ci/run
+
+# The demo through the stack of docker-compose.yml; --kill kills parts of it meanwhile
+smoke *args:
+    deploy/smoke.sh {{ args }}

@@ -9,6 +9,7 @@ use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed};
 use crate::app::open_store;
 use crate::config::Config;
+use crate::http::auth::Mint;
 use crate::journal::KeyEnrolment;
 use crate::proof::{PublicKey, SigningKey, b64url, key_id_of};
 
@@ -25,6 +26,11 @@ pub(super) enum Keys {
         after_help = "Example:\n  countersign keys new finance-1.pem     writes finance-1.pem and finance-1.pub.pem"
     )]
     New(New),
+    /// Make the key of an issuer to try things out with, and its JWKS; production has its identity provider
+    #[command(
+        after_help = "Example:\n  countersign keys issuer issuer.pem     writes issuer.pem (token --key) and issuer.jwks.json (auth.jwks_file)"
+    )]
+    Issuer(Issuer),
     /// Pin a signer's public key in the gateway's database, audited
     #[command(after_help = "Example:\n  countersign keys enrol finance-1 finance-1.pub.pem --by 'ops: J. Doe'")]
     Enrol(Enrol),
@@ -44,6 +50,13 @@ pub(super) struct Init {
 #[derive(Debug, Args)]
 pub(super) struct New {
     /// The private key file to write
+    file: PathBuf,
+}
+
+/// Options of `keys issuer`.
+#[derive(Debug, Args)]
+pub(super) struct Issuer {
+    /// The private key file; made when missing
     file: PathBuf,
 }
 
@@ -95,6 +108,7 @@ impl Keys {
         match self {
             Self::Init(init) => init.run(),
             Self::New(new) => new.run(),
+            Self::Issuer(issuer) => issuer.run(),
             Self::Enrol(enrol) => enrol.run().await,
             Self::Revoke(revoke) => revoke.run().await,
         }
@@ -138,6 +152,22 @@ impl New {
             public.display(),
             key_id_of(&key.public())
         );
+        Ok(())
+    }
+}
+
+impl Issuer {
+    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
+    fn run(self) -> Result<(), CommandFault> {
+        let unusable = |err: &dyn std::fmt::Display| CommandFault::Unusable(format!("{}: {err}", self.file.display()));
+        if !self.file.exists() {
+            let pem = SigningKey::from_seed(&seed()).to_pem().map_err(failed)?;
+            write_private(&self.file, &pem).map_err(|err| unusable(&err))?;
+        }
+        let pem = std::fs::read_to_string(&self.file).map_err(|err| unusable(&err))?;
+        let jwks = self.file.with_extension("jwks.json");
+        std::fs::write(&jwks, Mint::from_pem(&pem).map_err(|err| unusable(&err))?.jwks()).map_err(failed)?;
+        println!("{} verifies the tokens of {}", jwks.display(), self.file.display());
         Ok(())
     }
 }

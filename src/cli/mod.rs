@@ -7,6 +7,7 @@ mod client;
 mod demo;
 mod dev;
 mod doctor;
+mod health;
 mod home;
 mod keys;
 mod sandbox;
@@ -58,6 +59,8 @@ enum Command {
     Migrate(serve::Migrate),
     /// The effective configuration, redacted, and whether every dependency answers
     Check(check::Check),
+    /// Whether a health page answers well; for a container's health check
+    Health(health::Health),
     /// Key files of a first deployment; enrolling and revoking signers' keys
     #[command(subcommand)]
     Keys(keys::Keys),
@@ -145,6 +148,7 @@ async fn run(command: Command) -> Result<(), CommandFault> {
         Command::Sandbox(rail) => Box::pin(rail.run()).await,
         Command::Migrate(migrate) => Box::pin(migrate.run()).await,
         Command::Check(check) => Box::pin(check.run()).await,
+        Command::Health(health) => Box::pin(health.run()).await,
         Command::Keys(keys) => Box::pin(keys.run()).await,
         Command::Token(token) => token.run(),
         Command::Sign(sign) => Box::pin(sign.run()).await,

@@ -8,7 +8,8 @@ use clap::Args;
 use super::{CommandFault, ambient, failed};
 use crate::app::{Gateway, journal, open_store, read_policy};
 use crate::config::{Config, ms};
-use crate::http::serve::bind;
+use crate::http::health;
+use crate::http::serve::{Serving, bind, serve};
 use crate::lifecycle::stop_on_signals;
 use crate::{telemetry, worker};
 
@@ -66,10 +67,15 @@ impl Serve {
 
 /// Options of `worker`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  countersign worker --config countersign.toml")]
+#[command(
+    after_help = "Examples:\n  countersign worker --config countersign.toml\n  countersign worker --health 127.0.0.1:8083     beside it: countersign health http://127.0.0.1:8083/healthz"
+)]
 pub(super) struct Worker {
     #[command(flatten)]
     file: ConfigFile,
+    /// Answer GET /healthz at this address: 200 while the process lives and the database answers
+    #[arg(long, value_name = "ADDRESS", env = "COUNTERSIGN_WORKER_HEALTH")]
+    health: Option<String>,
 }
 
 impl Worker {
@@ -78,11 +84,24 @@ impl Worker {
         let guard = telemetry::init(&config.telemetry)?;
         let ambient = ambient();
         let policy = read_policy(&config)?;
+        let health = match &self.health {
+            Some(address) => Some(bind("--health", address).await?),
+            None => None,
+        };
         let store = open_store(&config, Arc::clone(&ambient.clock)).await?;
         let journal = journal(&config, policy, store.clone(), &ambient, false).await?;
         let stop = stop_on_signals().map_err(failed)?;
+        let health = health.map(|listener| {
+            let router = health::alive(Arc::clone(&journal));
+            tokio::spawn(serve(listener, router, Serving::from(&config.server), stop.clone()))
+        });
         tracing::info!("working");
         worker::run(journal, ms(config.worker.tick_ms), ms(config.server.drain_ms), stop).await;
+        if let Some(health) = health
+            && health.await.is_err()
+        {
+            tracing::error!("the health page panicked");
+        }
         store.close().await;
         guard.shutdown();
         Ok(())

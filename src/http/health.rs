@@ -13,6 +13,8 @@ use serde_json::json;
 use super::auth::Verifier;
 use crate::journal::Journal;
 
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// What readiness is judged by.
 #[derive(Clone)]
 struct Health {
@@ -28,11 +30,20 @@ pub fn router(journal: Arc<Journal>, verifier: Arc<Verifier>) -> Router {
         .with_state(Health { journal, verifier })
 }
 
+/// `GET /healthz` of a process that serves no calls: it lives, and the database answers.
+pub fn alive(journal: Arc<Journal>) -> Router {
+    let page =
+        async |State(journal): State<Arc<Journal>>| match tokio::time::timeout(PATIENCE, journal.ping_store()).await {
+            Ok(Ok(())) => (StatusCode::OK, Json(json!({"status": "ok"}))),
+            _ => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "down"}))),
+        };
+    Router::new().route("/healthz", get(page)).with_state(journal)
+}
+
 /// Ready when payments can be taken: the database answers and tokens can be verified.
 ///
 /// A signer service or rail that is down is "degraded", never unready: payments are still taken.
 async fn ready(State(health): State<Health>) -> Response {
-    const PATIENCE: Duration = Duration::from_secs(3);
     let (store, signer, rail) = tokio::join!(
         tokio::time::timeout(PATIENCE, health.journal.ping_store()),
         tokio::time::timeout(PATIENCE, health.journal.ping_signer()),

@@ -39,6 +39,7 @@ mod harness;
 mod proof;
 mod schema;
 mod signer_contract;
+mod ship;
 mod startup;
 mod store;
 mod tidy;

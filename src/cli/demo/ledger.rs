@@ -5,8 +5,6 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::cli::Card;
-
 /// What the ledger says of one reference.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Account {
@@ -27,9 +25,10 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn of(card: &Card) -> Result<Self, reqwest::Error> {
+    /// The ledger of the sandbox rail at `url`.
+    pub(super) fn new(url: &str, key: &str) -> Result<Self, reqwest::Error> {
         let http = reqwest::Client::builder().timeout(Duration::from_secs(10)).no_proxy().build()?;
-        Ok(Self { http, url: card.peers.rail.clone(), key: card.rail_api_key.clone() })
+        Ok(Self { http, url: url.trim_end_matches('/').to_owned(), key: key.to_owned() })
     }
 
     /// What the ledger says of `reference`.

@@ -7,31 +7,19 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
+use super::cast::{Cast, Entry};
 use super::ledger::Ledger;
 use crate::ambient::{Entropy as _, SystemClock, SystemEntropy};
-use crate::cli::client::{McpClient, ToolAnswer};
 use crate::cli::home::Card;
 use crate::cli::{CommandFault, failed};
-use crate::proof::AuditFacts;
+use crate::proof::{AuditFacts, SigningKey};
 use crate::store::Store;
 
 /// A running dev instance.
 pub(super) struct Stage {
     folder: PathBuf,
     child: Child,
-    pub(super) card: Card,
-    pub(super) ledger: Ledger,
-    agent: McpClient,
-    signer: McpClient,
-    operator: McpClient,
-}
-
-/// Who acts.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Actor {
-    Agent,
-    Signer,
-    Operator,
+    pub(super) cast: Cast,
 }
 
 /// Settings that make the story short: attempts by the second, leases just longer than a call.
@@ -59,30 +47,19 @@ impl Stage {
 
     async fn start(folder: PathBuf) -> Result<Self, CommandFault> {
         let (child, card) = launch(&folder).await?;
-        let ledger = Ledger::of(&card).map_err(failed)?;
-        let connect = |token: String| {
-            let url = card.mcp_url.clone();
-            async move { McpClient::connect(&url, &token).await.map_err(failed) }
-        };
-        let agent = connect(card.tokens.agent.clone()).await?;
-        let signer = connect(card.tokens.signer.clone()).await?;
-        let operator = connect(card.tokens.operator.clone()).await?;
-        Ok(Self { folder, child, card, ledger, agent, signer, operator })
-    }
-
-    /// Calls a tool as someone.
-    pub(super) async fn call(
-        &self,
-        actor: Actor,
-        tool: &str,
-        arguments: serde_json::Value,
-    ) -> Result<ToolAnswer, CommandFault> {
-        let client = match actor {
-            Actor::Agent => &self.agent,
-            Actor::Signer => &self.signer,
-            Actor::Operator => &self.operator,
-        };
-        client.call(tool, arguments).await.map_err(failed)
+        let signer = card.signers.first().ok_or_else(|| failed("the dev instance has no signer"))?;
+        let pem = std::fs::read_to_string(&signer.key_file).map_err(failed)?;
+        let cast = Cast::enter(Entry {
+            url: &card.mcp_url,
+            agent: &card.tokens.agent,
+            signer: &card.tokens.signer,
+            operator: &card.tokens.operator,
+            key: SigningKey::from_pem(&pem).map_err(failed)?,
+            ledger: Ledger::new(&card.peers.rail, &card.rail_api_key).map_err(failed)?,
+            repeats: 0,
+        })
+        .await?;
+        Ok(Self { folder, child, cast })
     }
 
     /// Kills the instance as a power cut would: no handler runs, nothing is flushed.

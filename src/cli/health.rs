@@ -1,0 +1,40 @@
+//! `countersign health`: one question to a health page, for a container's health check.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{CommandFault, failed};
+
+/// Options of `health`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  countersign health                                    the gateway here: is it ready?\n  countersign health http://127.0.0.1:8081/healthz      the signer service here: does it live?\n\nExit 0: it answered with 2xx. 1: it did not, in time."
+)]
+pub(super) struct Health {
+    /// The page
+    #[arg(default_value = "http://127.0.0.1:8080/readyz", env = "COUNTERSIGN_HEALTH_URL")]
+    url: String,
+    /// How long it may take, in seconds
+    #[arg(long, default_value_t = 4)]
+    timeout: u64,
+}
+
+impl Health {
+    pub(super) async fn run(self) -> Result<(), CommandFault> {
+        let http = reqwest::Client::builder()
+            .timeout(Duration::from_secs(self.timeout))
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(failed)?;
+        let page =
+            reqwest::Url::parse(&self.url).map_err(|err| CommandFault::Unusable(format!("{}: {err}", self.url)))?;
+        let answer = http.get(page).send().await.map_err(|err| {
+            let why = if err.is_timeout() { "no answer in time" } else { "no answer" };
+            failed(format_args!("{}: {why}", self.url))
+        })?;
+        let status = answer.status();
+        if status.is_success() { Ok(()) } else { Err(failed(format_args!("{}: {status}", self.url))) }
+    }
+}
