@@ -74,7 +74,7 @@ async fn every_change_of_status_is_told_once_to_every_target() {
         assert_eq!(app.create("order-1").await.text("payment_id"), payment, "a replay is no news");
         app.settle().await;
         app.restart().await;
-        app.settle().await;
+        app.until("order-1", "EXECUTED").await;
         // Each target has its places.
         assert_eq!(deliver(app).await, (8, 8));
         assert_eq!(deliver(app).await, (0, 0));
