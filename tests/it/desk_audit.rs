@@ -73,7 +73,7 @@ async fn explain_payment_names_what_is_in_the_way_and_what_to_do() {
         app.signer.set(Weather::Status(401));
         stuck(app, "down", "signer_service", "refuses our key", "signer.api_key").await;
         app.signer.set(Weather::Fair);
-        app.next_due().await;
+        app.until("down", "AWAITING_SIGNER").await;
         assert_eq!(obstacle(&explain(app, "down").await), good);
 
         app.signed("rail").await;
