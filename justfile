@@ -15,6 +15,10 @@ demo *args:
 test *args:
     cargo test {{ args }}
 
+# Fuzz the ingress with arbitrary bodies; needs a nightly toolchain and cargo-fuzz
+fuzz seconds="60":
+    cargo +nightly fuzz run ingress -- -max_total_time={{ seconds }} -max_len=4096
+
 # Clippy; every warning is an error
 lint:
     cargo clippy --locked --all-targets -- -D warnings

@@ -34,7 +34,7 @@ use crate::config::ConfigFault;
 #[derive(Debug, Parser)]
 #[command(
     version,
-    after_help = "Start here:\n  countersign dev          everything in one process, tokens printed\n  countersign demo         the whole story, played and checked"
+    after_help = "Start here:\n  countersign dev          everything in one process, tokens printed\n  countersign demo         the whole story, played and checked\n\nExit codes, of every command: 0 it was done, 1 it was not, 2 the command line or the configuration can't be used."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -57,7 +57,7 @@ enum Command {
     Sandbox(sandbox::SandboxRail),
     /// Bring the database's schema up to date
     Migrate(serve::Migrate),
-    /// The effective configuration, redacted, and whether every dependency answers
+    /// The effective configuration, redacted, and whether every dependency answers; or `check signer`
     Check(check::Check),
     /// Whether a health page answers well; for a container's health check
     Health(health::Health),

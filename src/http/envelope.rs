@@ -148,13 +148,18 @@ fn message(top: &Members<'_>, id: Option<&String>) -> Result<Envelope, Rejected>
     } else {
         (None, None)
     };
+    let forwarded = forwarded(top, params.as_ref(), calls);
+    // rmcp reads numbers as floats; one that is none would be told as a fault of something else.
+    if serde_json::from_slice::<Value>(&forwarded).is_err() {
+        return Err(Rejected::new(REQUEST, "a number in the body is out of range"));
+    }
     let meta = params.as_ref().and_then(|params| params.get("_meta")).and_then(Members::of);
     let meta_text = |key: &str| meta.as_ref().and_then(|meta| meta.text(key));
     Ok(Envelope {
         id: id.cloned(),
         meta_traceparent: meta_text("traceparent"),
         meta_protocol_version: meta_text("io.modelcontextprotocol/protocolVersion"),
-        forwarded: forwarded(top, params.as_ref(), calls),
+        forwarded,
         method,
         tool,
         arguments,
@@ -340,6 +345,7 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":1}"#, REQUEST),
             (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, REQUEST),
             (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, REQUEST),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"n":1e999}}"#, REQUEST),
             (r#"{"jsonrpc":"2.0","id":1,"method":"x","params":[1]}"#, PARAMS),
             (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#, PARAMS),
             (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":null}"#, PARAMS),

@@ -1,4 +1,4 @@
-//! `countersign check`: what configuration is in force, and whether every dependency answers.
+//! `countersign check` by itself: what configuration is in force, and whether every dependency answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,17 +6,14 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::serve::ConfigFile;
-use super::{CommandFault, ambient, failed};
+use super::super::serve::ConfigFile;
+use super::super::{CommandFault, ambient, failed};
 use crate::app::{journal, open_existing, read_policy};
 use crate::http::auth::{KeySource, Verifier};
 
-/// Options of `check`.
+/// Options of `check` by itself.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Example:\n  countersign check --config countersign.toml\n\nExit 0: everything answers. 1: something does not. 2: the configuration can't be used."
-)]
-pub(super) struct Check {
+pub(super) struct Deployment {
     #[command(flatten)]
     file: ConfigFile,
     /// Print JSON
@@ -26,7 +23,7 @@ pub(super) struct Check {
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-impl Check {
+impl Deployment {
     #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     pub(super) async fn run(self) -> Result<(), CommandFault> {
         let config = self.file.checked()?;
