@@ -277,3 +277,15 @@ async fn a_panic_in_a_tool_is_an_error_answer_and_the_process_lives() {
     })
     .await;
 }
+
+/// The protocol lets a call leave its arguments out, and some SDKs do.
+#[tokio::test]
+async fn a_call_without_arguments_is_one_with_none() {
+    each(async |app: &mut App| {
+        for params in [json!({"name": "list_payments"}), json!({"name": "list_payments", "arguments": null})] {
+            let answer = app.rpc().request(&app.agent(), "tools/call", params).await.answer();
+            assert_eq!(answer.body["payments"], json!([]), "{}", answer.body);
+        }
+    })
+    .await;
+}

@@ -187,3 +187,25 @@ async fn connections_that_the_server_ended_are_replaced() {
     })
     .await;
 }
+
+/// One frozen process, or a person's open transaction, must not stop everybody else for long.
+#[tokio::test]
+async fn a_lock_that_is_never_given_back_is_not_waited_for_and_leaves_readers_alone() {
+    each(async |app: &mut App| {
+        if app.db.engine() == TestEngine::Sqlite {
+            return;
+        }
+        app.config.database.busy_timeout_ms = 400;
+        app.restart().await;
+        app.create("order-1").await;
+        let mut raw = app.db.raw().await;
+        raw.execute("BEGIN").await.unwrap();
+        raw.texts("SELECT tenant FROM audit_heads FOR UPDATE").await;
+        let arguments = json!({"order_id": "order-2", "amount": "1.00", "signer_id": "finance-1"});
+        is_unavailable(&app.call(&app.agent(), "create_payment", arguments.clone()).await);
+        assert_eq!(app.status("order-1").await.status(), "CREATED", "reading needs no lock");
+        raw.execute("ROLLBACK").await.unwrap();
+        assert_eq!(app.call(&app.agent(), "create_payment", arguments).await.status(), "CREATED");
+    })
+    .await;
+}

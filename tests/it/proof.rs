@@ -471,3 +471,12 @@ fn any_change_to_what_came_before_changes_the_chain() {
     let swapped = link(&link(GENESIS, &next).unwrap().chain, &facts("1", "", "CREATED")).unwrap();
     assert_ne!(swapped.chain, SECOND, "entries in another order");
 }
+
+#[test]
+fn a_private_key_file_has_the_form_that_every_tool_reads() {
+    // PKCS#8 version 1 (RFC 8410): 48 bytes, version 0, and no public half behind the private one.
+    let pem = key().to_pem().unwrap();
+    let body: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
+    let der = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, body).unwrap();
+    assert_eq!((der.len(), &der[..5]), (48, &[0x30, 0x2e, 0x02, 0x01, 0x00][..]));
+}

@@ -518,3 +518,15 @@ async fn b21_killed_at_any_moment_the_payment_is_made_exactly_once() {
         assert_eq!((&ledger["executions"], &ledger["balanced"]), (&json!(1), &json!(true)), "{ledger}");
     }
 }
+
+#[tokio::test]
+async fn a_folder_belongs_to_one_dev_instance() {
+    let folder = Folder::new();
+    let (running, _card) = dev(&folder.0).await;
+    let mut second = Command::new(PROGRAM);
+    second.args(["dev", "--json", "--port", "0", "--data-dir"]).arg(&folder.0).stdin(Stdio::null());
+    second.env("COUNTERSIGN__TELEMETRY__LOG", "off").kill_on_drop(true);
+    let output = tokio::time::timeout(Duration::from_secs(10), second.output()).await.unwrap().unwrap();
+    refuses("a second dev", &output, 2, "another dev instance uses this folder");
+    drop(running);
+}
