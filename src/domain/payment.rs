@@ -148,17 +148,20 @@ pub enum Attention {
     CancelWhileUnknown,
     /// Its agent has asked about it so often that it was told to stop.
     ContextBudgetSpent,
+    /// A change would have broken what must hold, and was refused.
+    InvariantBroken,
 }
 
 impl Attention {
     /// Every reason.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::IntegrityMismatch,
         Self::TerminalContradiction,
         Self::ResendWindowClosed,
         Self::RefusedWhileUnknown,
         Self::CancelWhileUnknown,
         Self::ContextBudgetSpent,
+        Self::InvariantBroken,
     ];
 
     /// The stable spelling.
@@ -170,6 +173,7 @@ impl Attention {
             Self::RefusedWhileUnknown => "REFUSED_WHILE_UNKNOWN",
             Self::CancelWhileUnknown => "CANCEL_WHILE_UNKNOWN",
             Self::ContextBudgetSpent => "CONTEXT_BUDGET_SPENT",
+            Self::InvariantBroken => "INVARIANT_BROKEN",
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use countersign::domain::{
     Asker, Event, ExecutionStep, Finding, Payment, Phase, Reach, SignerTrouble, Stage, Standing, Status, Timestamp,
-    apply, execution_step, may_resend, next_wake,
+    apply, broken_by, execution_step, may_resend, next_wake,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -89,6 +89,10 @@ struct Told<'a>(&'a Event, &'a Payment);
 fn check_step(before: &Payment, event: &Event, after: &Payment, now: Timestamp) {
     // Rendered only where something is broken.
     let told = Told(event, before);
+    let changed = after.version != before.version;
+    // Here people decide nothing and the quorum is what the event says.
+    let broken = if changed { broken_by(before, after) } else { None };
+    assert!(broken.is_none(), "{broken:?}: {told:?} → {after:?}");
     let ended = before.status.is_terminal();
     assert!(!ended || after.status == before.status, "an end absorbs: {told:?}");
     assert!(!ended || after.execution.phase == before.execution.phase, "an end absorbs: {told:?}");

@@ -14,7 +14,7 @@ use crate::harness::payments::{
 ///
 /// `=` nothing changes · `~` state and phase stay, something is noted · `>X` becomes X · `!CODE` refused ·
 /// `+A` attention: C contradiction, M mismatch, W resend window closed,
-/// B context budget spent.
+/// B context budget spent, I invariant broken.
 /// The executing columns have one attempt out; in UNKNOWN the rail was asked since.
 const TABLE: &str = "
                                   | CREATED   AWAITING  UNREACH   MANUAL    SIGNED    INTENDED   UNKNOWN   | EXECUTED REJECTED EXPIRED CANCELLED FAILED
@@ -97,6 +97,7 @@ look-up: nothing                  | =         =         =         =         =   
 look-up: nothing, at resend_until | =         =         =         =         =         >UNKNOWN+W ~+W       | =        =        =       =         =
 look-up: no answer                | =         =         =         =         =         >UNKNOWN   ~         | =        =        =       =         =
 context budget spent              | ~+B       ~+B       ~+B       ~+B       ~+B       ~+B        ~+B       | =        =        =       =         =
+invariant broken                  | ~+I       ~+I       ~+I       ~+I       ~+I       ~+I        ~+I       | ~+I      ~+I      ~+I     ~+I       ~+I
 signer service told               | =         =         =         =         ~         ~          ~         | ~        ~        ~       ~         ~
 signer service not told           | =         =         =         =         ~         ~          ~         | ~        ~        ~       ~         ~
 ";
@@ -195,6 +196,7 @@ fn row(name: &str) -> Row {
         "look-up: nothing" => Event::LookedUp(Finding::NotFound),
         "look-up: no answer" => Event::LookedUp(Finding::Inconclusive),
         "context budget spent" => Event::ContextSpent,
+        "invariant broken" => Event::InvariantBroken,
         "signer service told" => Event::CloseTold { done: true },
         "signer service not told" => Event::CloseTold { done: false },
         other => panic!("{other:?} is no event"),
@@ -245,13 +247,14 @@ fn variant(event: &Event) -> &'static str {
         Event::LookedUp(Finding::NotFound) => "not found",
         Event::LookedUp(Finding::Inconclusive) => "inconclusive",
         Event::ContextSpent => "context spent",
+        Event::InvariantBroken => "invariant broken",
         Event::CloseTold { done: true } => "told",
         Event::CloseTold { done: false } => "not told",
     }
 }
 
 /// What [`variant`] can say.
-const VARIANTS: usize = 40;
+const VARIANTS: usize = 41;
 
 /// The rows of the table: the event's words and one cell a column.
 fn rows() -> Vec<(&'static str, Vec<&'static str>)> {
@@ -300,6 +303,7 @@ fn outcome(before: &Payment, row: &Row, told: &str) -> String {
             Attention::RefusedWhileUnknown => "+R",
             Attention::CancelWhileUnknown => "+X",
             Attention::ContextBudgetSpent => "+B",
+            Attention::InvariantBroken => "+I",
         });
     }
     words

@@ -177,6 +177,8 @@ pub enum Event {
     },
     /// Its agent's context budget is used up.
     ContextSpent,
+    /// A change would have broken what must hold.
+    InvariantBroken,
     /// The signer service was told of the end, or that was tried.
     CloseTold {
         /// Whether it now knows.

@@ -139,6 +139,7 @@ pub fn apply(payment: &Payment, event: Event, moment: &Moment<'_>) -> Result<App
             Stage::Open | Stage::Signed => drop(next.attention.insert(Attention::ContextBudgetSpent)),
             Stage::Ended => {}
         },
+        Event::InvariantBroken => drop(next.attention.insert(Attention::InvariantBroken)),
         Event::Superseded => supersede(&mut next)?,
         Event::Held => hold(&mut next, moment)?,
         Event::Released => release(&mut next, moment)?,
