@@ -75,6 +75,9 @@ impl Journal {
                     Attention::InvariantBroken => {
                         "a fault of ours, or a row changed by hand: see the log line that names the invariant"
                     }
+                    Attention::AttestationContradicted => {
+                        "the two who attested and an operator look at the rail's statement: an attempt under each key may have paid"
+                    }
                     Attention::IntegrityMismatch
                     | Attention::TerminalContradiction
                     | Attention::ResendWindowClosed

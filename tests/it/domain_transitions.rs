@@ -70,7 +70,7 @@ released, held                    | ~         ~         ~         ~         ~   
 attested as executed              | !ARG      !ARG      !ARG      !ARG      !ARG      !ARG       >EXECUTED | !TERM    !TERM    !TERM   !TERM     !TERM
 attested as executed, held        | >EXECUTED >EXECUTED >EXECUTED >EXECUTED >EXECUTED >EXECUTED  >EXECUTED | !TERM    !TERM    !TERM   !TERM     !TERM
 attested as not executed          | !ARG      !ARG      !ARG      !ARG      !ARG      !ARG       !WAIT     | !TERM    !TERM    !TERM   !TERM     !TERM
-attested as not executed, settled | !ARG      !ARG      !ARG      !ARG      !ARG      !ARG       >SIGNED   | !TERM    !TERM    !TERM   !TERM     !TERM
+attested as not executed, settled | !ARG      !ARG      !ARG      !ARG      !ARG      !ARG       ~         | !TERM    !TERM    !TERM   !TERM     !TERM
 another signer is asked           | ~         ~         ~         ~         =         =          =         | !TERM    !TERM    !TERM   !TERM     !TERM
 another signer is asked, held     | !HOLD     !HOLD     !HOLD     !HOLD     =         =          =         | !TERM    !TERM    !TERM   !TERM     !TERM
 intent                            | !BUSY     !BUSY     !BUSY     !BUSY     >INTENDED !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
@@ -184,12 +184,12 @@ fn row(name: &str) -> Row {
         "policy denies" => Event::PolicyDenied { reason: "policy_denied".to_owned() },
         "intent" => Event::ExecutionIntended,
         "resend" => Event::SendStarted,
-        "rail confirms" => Event::RailConfirmed { transfer_id: transfer("tr-1") },
-        "rail confirms another transfer" => Event::RailConfirmed { transfer_id: transfer("tr-2") },
-        "rail refuses" => Event::RailRefused { code: "insufficient_funds".to_owned() },
-        "not sent" => Event::RailNotSent { retry_after: None },
-        "rail in doubt" => Event::RailUnknown { mismatch: false },
-        "rail answers of something else" => Event::RailUnknown { mismatch: true },
+        "rail confirms" => Event::RailConfirmed { group: 1, transfer_id: transfer("tr-1") },
+        "rail confirms another transfer" => Event::RailConfirmed { group: 1, transfer_id: transfer("tr-2") },
+        "rail refuses" => Event::RailRefused { group: 1, code: "insufficient_funds".to_owned() },
+        "not sent" => Event::RailNotSent { group: 1, retry_after: None },
+        "rail in doubt" => Event::RailUnknown { group: 1, mismatch: false },
+        "rail answers of something else" => Event::RailUnknown { group: 1, mismatch: true },
         "look-up: found" => Event::LookedUp(Finding::Found { transfer_id: transfer("tr-1") }),
         "look-up: refused" => Event::LookedUp(Finding::FoundRefused { code: "account_closed".to_owned() }),
         "look-up: something else" => Event::LookedUp(Finding::Differs),
@@ -239,8 +239,8 @@ fn variant(event: &Event) -> &'static str {
         Event::RailConfirmed { .. } => "rail confirmed",
         Event::RailRefused { .. } => "rail refused",
         Event::RailNotSent { .. } => "rail not sent",
-        Event::RailUnknown { mismatch: false } => "rail unknown",
-        Event::RailUnknown { mismatch: true } => "rail mismatch",
+        Event::RailUnknown { mismatch: false, .. } => "rail unknown",
+        Event::RailUnknown { mismatch: true, .. } => "rail mismatch",
         Event::LookedUp(Finding::Found { .. }) => "found",
         Event::LookedUp(Finding::FoundRefused { .. }) => "found refused",
         Event::LookedUp(Finding::Differs) => "differs",
@@ -304,6 +304,7 @@ fn outcome(before: &Payment, row: &Row, told: &str) -> String {
             Attention::CancelWhileUnknown => "+X",
             Attention::ContextBudgetSpent => "+B",
             Attention::InvariantBroken => "+I",
+            Attention::AttestationContradicted => "+A",
         });
     }
     words

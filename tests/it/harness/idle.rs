@@ -15,7 +15,7 @@ pub(crate) struct InstantRail(AtomicU64);
 
 impl RailPort for InstantRail {
     fn caps(&self) -> RailCaps {
-        RailCaps { dedup: Dedup::Forever, read_lag: std::time::Duration::ZERO }
+        RailCaps { dedup: Dedup::Forever, read_lag: std::time::Duration::ZERO, in_flight: std::time::Duration::ZERO }
     }
 
     fn prepare(&self, transfer: &Transfer) -> String {
