@@ -178,7 +178,9 @@ impl Journal {
         let stuck = self.store.read().await?.attention(who.tenant.as_str(), &after, PAGE).await?;
         let full = i64::try_from(stuck.len()).is_ok_and(|count| count >= PAGE);
         let next = stuck.last().filter(|_| full).map(|row| row.payment_id.clone());
-        Ok((stuck, next))
+        let all = who.is(Role::Operator) || who.is(Role::Auditor);
+        let theirs = |row: &Stuck| all || row.payment.as_ref().is_some_and(|payment| visible_to(who, payment));
+        Ok((stuck.into_iter().filter(theirs).collect(), next))
     }
 }
 
