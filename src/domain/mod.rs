@@ -30,5 +30,7 @@ pub use quorum::{Cast, Standing, Turn, Vote, cast, evaluate, is_requester, lost}
 pub use refusal::{Code, Entry, PaymentRef, Refusal};
 pub use text::{Account, Memo, PartyName, Reason};
 pub use time::Timestamp;
-pub use transition::{Applied, Asker, Effect, Event, Finding, Moment, Reach, SignerTrouble, Timing, apply};
+pub use transition::{
+    Applied, Asker, Effect, Event, Finding, Moment, Reach, SignerTrouble, Timing, apply, outcome_counts,
+};
 pub use wake::{ExecutionStep, execution_step, may_resend, may_send, next_wake, sends_again};

@@ -3,7 +3,7 @@
 use super::ports::{Cause, Outcome, Trouble};
 use super::recorded::{Recorded, Started};
 use super::{Act, Journal, RACES, lost_race};
-use crate::domain::{Code, EffectId, Event, Payment, Refusal};
+use crate::domain::{Applied, Code, EffectId, Event, Payment, Refusal, outcome_counts};
 use crate::store::{EffectKind, EffectState, Lease, NewEffect, StoreFault, Tx};
 use crate::telemetry::metrics::metrics;
 
@@ -108,7 +108,14 @@ impl Journal {
         let actor = self.worker_actor();
         let word = format!("{}.{}", settlement.kind.as_str(), settlement.state.as_str());
         let act = Act::new(&actor, &word).because(settlement.outcome.clone());
-        let applied = self.change(&mut tx, &payment, settlement.event.clone(), act).await?;
+        let counts = settlement.kind != EffectKind::RailExecute
+            || outcome_counts(&payment, settlement.key, &settlement.event);
+        let applied = if counts {
+            self.change(&mut tx, &payment, settlement.event.clone(), act).await?
+        } else {
+            tx.audit(self.note(&payment, &payment, &act));
+            Applied { payment, effects: Vec::new() }
+        };
         if let Some(lease) = settlement.release {
             tx.release(lease).await?;
         }

@@ -37,6 +37,7 @@ mod flow_store;
 mod flow_unreachable;
 mod harness;
 mod ingress;
+mod model;
 mod proof;
 mod schema;
 mod ship;

@@ -12,6 +12,7 @@ mod signing;
 use std::time::Duration;
 
 pub use event::{Asker, Effect, Event, Finding, Reach, SignerTrouble};
+pub use rail::outcome_counts;
 
 use super::backoff::Backoff;
 use super::payment::{Attention, Closing, Payment, Stage};
@@ -118,7 +119,7 @@ pub fn apply(payment: &Payment, event: Event, moment: &Moment<'_>) -> Result<App
             in_doubt(&mut next, None, moment);
         }
         Event::RailUnknown { mismatch: false } => in_doubt(&mut next, None, moment),
-        Event::LookedUp(Finding::FoundRefused { code }) => found_refused(&mut next, code),
+        Event::LookedUp(Finding::FoundRefused { code }) => found_refused(&mut next, code, moment),
         Event::LookedUp(Finding::Differs) => {
             differs(&mut next);
             looked_up(&mut next, None, moment);

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::Moment;
+use super::{Event, Moment};
 use super::signing::call_off;
 use crate::domain::payment::{Attention, Closing, Payment, Phase, Stage, Status};
 use crate::domain::refusal::{Code, Refusal};
@@ -130,6 +130,14 @@ pub(super) fn differs(next: &mut Payment) {
     }
 }
 
+/// Whether what an attempt under `key` came to still says something about the payment.
+///
+/// People may have attested meanwhile that it was not executed, and a later attempt group is under way:
+/// that an earlier one was refused or never left says nothing about this one. That money moved always counts.
+pub fn outcome_counts(payment: &Payment, key: &str, event: &Event) -> bool {
+    matches!(event, Event::RailConfirmed { .. }) || payment.execution_key() == key
+}
+
 /// Whether an outcome may still move the payment.
 pub(super) fn in_flight(payment: &Payment) -> bool {
     match payment.status.stage() {
@@ -157,8 +165,11 @@ pub(super) fn refused(next: &mut Payment, code: String, moment: &Moment<'_>) {
     }
 }
 
-pub(super) fn found_refused(next: &mut Payment, code: String) {
-    if in_flight(next) {
+pub(super) fn found_refused(next: &mut Payment, code: String, moment: &Moment<'_>) {
+    if in_flight(next) && next.execution.group > 1 {
+        // A look-up goes by our reference: it may be an earlier group's that is shown.
+        looked_up(next, Some(Attention::RefusedWhileUnknown), moment);
+    } else if in_flight(next) {
         fail(next, code);
     } else if next.status == Status::Executed {
         contradict(next);
