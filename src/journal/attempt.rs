@@ -108,8 +108,8 @@ impl Journal {
         let actor = self.worker_actor();
         let word = format!("{}.{}", settlement.kind.as_str(), settlement.state.as_str());
         let act = Act::new(&actor, &word).because(settlement.outcome.clone());
-        let counts = settlement.kind != EffectKind::RailExecute
-            || outcome_counts(&payment, settlement.key, &settlement.event);
+        let counts =
+            settlement.kind != EffectKind::RailExecute || outcome_counts(&payment, settlement.key, &settlement.event);
         let applied = if counts {
             self.change(&mut tx, &payment, settlement.event.clone(), act).await?
         } else {

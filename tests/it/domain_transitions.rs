@@ -3,10 +3,11 @@
 //! Written from `reference/payments.md` §2.1, §2.2, §3c and DESIGN §4, not from the code.
 
 use countersign::domain::{Asker, Attention, Code, Event, Finding, Payment, Phase, Reach, SignerTrouble, Standing};
-use countersign::domain::{Status, Timestamp, apply};
+use countersign::domain::{Status, Timestamp, apply, outcome_counts};
 
 use crate::harness::payments::{
-    EXECUTE_BY, EXPIRES_AT, NOW, RESEND_UNTIL, SECOND, SENT_AT, TIMING, at, check_version, payment, quorum_of, raised,
+    EXECUTE_BY, EXPIRES_AT, NOW, RESEND_UNTIL, SECOND, SENT_AT, TIMING, after, at, check_version, intended, payment,
+    quorum_of, raised, unknown,
 };
 
 /// The table. One row an event, one column a state that exists (SIGNED, INTENDED and UNKNOWN are SIGNED in
@@ -348,4 +349,34 @@ fn an_ended_payment_never_leaves_its_state_whatever_comes() {
             assert!(stays || !column.1.is_terminal(), "{name}: the table itself lets {} go", column.0);
         }
     }
+}
+
+#[test]
+fn only_the_current_attempt_group_is_moved_by_what_an_attempt_came_to() {
+    let first = intended();
+    let mut second = first.clone();
+    second.execution.group = 2;
+    let (key, earlier) = (second.execution_key(), first.execution_key());
+    for event in [
+        Event::RailRefused { code: "declined".to_owned() },
+        Event::RailNotSent { retry_after: None },
+        Event::RailUnknown { mismatch: false },
+    ] {
+        assert!(outcome_counts(&second, &key, &event) && !outcome_counts(&second, &earlier, &event), "{event:?}");
+    }
+    assert!(
+        outcome_counts(&second, &earlier, &Event::RailConfirmed { transfer_id: "tr-1".to_owned() }),
+        "that money moved always counts"
+    );
+}
+
+#[test]
+fn a_look_up_that_shows_a_refusal_of_some_group_ends_only_the_first() {
+    let shown = || Event::LookedUp(Finding::FoundRefused { code: "closed".to_owned() });
+    assert_eq!(after(&unknown(), shown()).status, Status::Failed);
+    let mut second = unknown();
+    second.execution.group = 2;
+    let it = after(&second, shown());
+    assert_eq!((it.status, it.execution.phase), (Status::Signed, Phase::Unknown));
+    assert_eq!(raised(&second, &it), [Attention::RefusedWhileUnknown]);
 }

@@ -39,6 +39,7 @@ mod harness;
 mod ingress;
 mod model;
 mod proof;
+mod property;
 mod schema;
 mod ship;
 mod signer_conformance;

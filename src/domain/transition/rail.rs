@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::{Event, Moment};
 use super::signing::call_off;
+use super::{Event, Moment};
 use crate::domain::payment::{Attention, Closing, Payment, Phase, Stage, Status};
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::wake::may_resend;

@@ -28,9 +28,9 @@ pub(super) enum Weak {
     NoFence,
     NoCompareAndSet,
     DecisionsBlind,
-    DecisionsBlindAndUnguarded,
     // Of people.
     QuorumOnce,
+    RequesterUnderAnotherName,
     HoldIsDeaf,
     HoldWhileIntended,
     PaysByHandUnheld,
@@ -60,10 +60,14 @@ pub(super) struct Bounds {
     pub(super) doubts: u32,
     /// The quorum is complete at the start.
     pub(super) signed: bool,
+    /// What follows the intent is left out.
+    pub(super) until_intent: bool,
     /// A look-up may miss what it should show, however old.
     pub(super) misses: bool,
     /// The rail keeps a refusal under its key and shows it.
     pub(super) keeps_refusals: bool,
+    /// Workers: two at most.
+    pub(super) workers: usize,
     /// Reading and writing of a second transaction are two steps.
     pub(super) splits: bool,
     /// The words people give, each once a round; `olivia`'s must not count.
@@ -86,13 +90,8 @@ const NOTHING: Left = Left {
 };
 
 /// Two of three must say yes, one may say no, and the one it is for tries.
-const WORDS: [(usize, Choice2); 5] = [
-    (0, Choice2::Approve),
-    (1, Choice2::Approve),
-    (2, Choice2::Approve),
-    (2, Choice2::Reject),
-    (3, Choice2::Approve),
-];
+const WORDS: [(usize, Choice2); 5] =
+    [(0, Choice2::Approve), (1, Choice2::Approve), (2, Choice2::Approve), (2, Choice2::Reject), (3, Choice2::Approve)];
 
 /// The rail that lies low: look-ups may miss, keys are forgotten, one request may come twice.
 pub(super) const RAIL: Bounds = Bounds {
@@ -106,27 +105,46 @@ pub(super) const RAIL: Bounds = Bounds {
     way: 2,
     doubts: 2,
     signed: true,
+    until_intent: false,
     misses: true,
     keeps_refusals: false,
+    workers: 2,
     splits: false,
     words: &[],
     callers: 1,
     left: Left { crashes: 1, refusals: 1, not_sent: 1, cancels: 1, ..NOTHING },
 };
 
-/// From the first notification to the end, with everybody who may have a say.
+/// The same with look-ups that are said to show everything at once: no read lag keeps two workers apart.
+pub(super) const NO_LAG: Bounds = Bounds { name: "no lag", read_lag: 0, ..RAIL };
+
+/// Up to the intent: everybody has a say, two at the same moment.
 pub(super) const PEOPLE_DECIDE: Bounds = Bounds {
     name: "people",
-    expires_at: 3,
-    execute_by: 4,
+    expires_at: 1,
+    execute_by: 2,
     signed: false,
+    until_intent: true,
     misses: false,
+    workers: 1,
     words: &WORDS,
     splits: true,
     callers: 2,
     doubts: 1,
-    left: Left { cancels: 1, ..NOTHING },
+    left: Left { holds: 1, ..NOTHING },
     ..RAIL
+};
+
+/// From the first notification to the end: the signers answer late.
+pub(super) const LATE: Bounds = Bounds {
+    name: "late",
+    expires_at: 2,
+    execute_by: 3,
+    until_intent: false,
+    words: WORDS.split_at(3).0,
+    callers: 1,
+    left: Left { crashes: 1, cancels: 1, ..NOTHING },
+    ..PEOPLE_DECIDE
 };
 
 /// What operators do by hand, against the worker.
@@ -144,12 +162,11 @@ pub(super) const POLICY: Bounds = Bounds {
     name: "policy",
     expires_at: 2,
     execute_by: 3,
-    signed: false,
     misses: false,
-    words: &WORDS,
+    words: WORDS.split_at(3).0,
     callers: 1,
     doubts: 1,
-    left: Left { policy_changes: 1, holds: 1, ..NOTHING },
+    left: Left { policy_changes: 2, ..NOTHING },
     ..RAIL
 };
 
@@ -162,6 +179,23 @@ pub(super) struct Desk {
     pub(super) policy: ApprovalPolicy,
 }
 
+impl Bounds {
+    /// More of everything, for the deep check.
+    pub(super) fn deeper(mut self) -> Self {
+        let more = |count: &mut u8| *count += u8::from(*count > 0);
+        let Left { crashes, cancels, not_sent, refusals, .. } = &mut self.left;
+        [crashes, not_sent, refusals].into_iter().for_each(more);
+        *cancels = (*cancels).max(u8::from(self.signed));
+        if self.keeps_refusals {
+            self.left.duplicates = 1;
+        }
+        if self.doubts > 1 {
+            self.doubts += 1;
+        }
+        self
+    }
+}
+
 fn ticks(count: Tick) -> Duration {
     at(count).since(at(0))
 }
@@ -169,13 +203,8 @@ fn ticks(count: Tick) -> Duration {
 impl Desk {
     pub(super) fn new(bounds: Bounds, weak: Option<Weak>) -> Self {
         let mut bounds = bounds;
-        let every_tick = |attempts| Backoff {
-            base: ticks(1),
-            cap: ticks(1),
-            fast_attempts: u32::MAX,
-            slow: ticks(1),
-            attempts,
-        };
+        let every_tick =
+            |attempts| Backoff { base: ticks(1), cap: ticks(1), fast_attempts: u32::MAX, slow: ticks(1), attempts };
         let mut timing = Timing {
             notify: every_tick(2),
             check_every: ticks(1_000),
@@ -226,9 +255,9 @@ impl Desk {
             spans: Spans {
                 over: self.bounds.execute_by.max(self.bounds.expires_at),
                 seen: self.bounds.read_lag,
-                settled: if self.bounds.left.attestations > 0 { self.bounds.key_life } else { 0 } + self.bounds.read_lag,
+                settled: if self.bounds.left.attestations > 0 { self.bounds.key_life } else { 0 }
+                    + self.bounds.read_lag,
             },
         }
     }
 }
-

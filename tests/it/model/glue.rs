@@ -12,7 +12,9 @@ use countersign::domain::{
 };
 
 use super::bounds::{Desk, PEOPLE, Weak};
-use super::world::{Ask, Broken, Choice2, Given, Key, Place, Read, Request, Row, Seen, Step, TICK, Tick, Word, World, at};
+use super::world::{
+    Ask, Broken, Choice2, Given, Key, Place, Read, Request, Row, Seen, Step, TICK, Tick, Word, World, at,
+};
 
 /// What the update names beside the version, as `store::Guard`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,8 +72,10 @@ impl Desk {
 
     /// As `Journal::change`: applied to what was read, stored if the row still is that.
     fn change(&self, world: &mut World, read: &Read, event: Event, guard: Guard) -> Result<(), Stop> {
-        let by_hand =
-            matches!(event, Event::Held | Event::Released | Event::AttestedExecuted { .. } | Event::AttestedNotExecuted);
+        let by_hand = matches!(
+            event,
+            Event::Held | Event::Released | Event::AttestedExecuted { .. } | Event::AttestedNotExecuted
+        );
         let applied = self.apply(&read.row, event, read.now)?;
         if !applied.changed(&read.row) {
             return Ok(());
@@ -79,13 +83,13 @@ impl Desk {
         let row = Arc::clone(&world.row.0);
         let blind = match self.weak {
             Some(Weak::NoCompareAndSet) => true,
-            Some(Weak::DecisionsBlind | Weak::DecisionsBlindAndUnguarded) => guard == Guard::Decision,
+            Some(Weak::DecisionsBlind) => guard == Guard::Decision,
             _ => false,
         };
         if row.version != read.row.version && !blind {
             return Err(Stop::Refused);
         }
-        let guarded = guard == Guard::Decision && self.weak != Some(Weak::DecisionsBlindAndUnguarded);
+        let guarded = guard == Guard::Decision && self.weak != Some(Weak::DecisionsBlind);
         let holds = row.round == read.row.round && row.terms.expires_at > at(read.now) && row.held_at.is_none();
         if guarded && !holds {
             return Err(Stop::Refused);
@@ -355,7 +359,8 @@ impl Desk {
     /// The counted words of this round by keys that are active.
     fn valid<'a>(&self, world: &'a World) -> impl Iterator<Item = &'a Given> {
         let round = world.payment().round;
-        let counts = move |given: &&Given| given.round == round && !given.surplus && world.revoked != Some(given.signer);
+        let counts =
+            move |given: &&Given| given.round == round && !given.surplus && world.revoked != Some(given.signer);
         world.votes.iter().filter(counts)
     }
 
@@ -377,8 +382,10 @@ impl Desk {
         if let Ask::Decide { signer, .. } = &ask {
             let who = PEOPLE[*signer].parse().unwrap();
             let again = world.votes.iter().any(|given| (given.signer, given.round) == (*signer, payment.round));
-            let entitled = payment.terms.policy.is_eligible(&who) && !is_requester(&payment.terms.policy, &payment.terms, &who);
+            let entitled =
+                payment.terms.policy.is_eligible(&who) && !is_requester(&payment.terms.policy, &payment.terms, &who);
             // The same word again is answered as before, another word refused: nothing changes.
+            let entitled = entitled || self.weak == Some(Weak::RequesterUnderAnotherName);
             if again || !entitled || world.revoked == Some(*signer) {
                 return None;
             }
@@ -421,7 +428,8 @@ impl Desk {
         let terms = &payment.terms;
         let counted = earlier.iter().filter(|given| given.round == payment.round && !given.surplus);
         let votes: Vec<Vote> = counted.map(|given| vote(given.signer, given.choice)).collect();
-        let cast = cast(&terms.policy, terms, &votes, vote(signer, choice));
+        let alias = self.weak == Some(Weak::RequesterUnderAnotherName) && signer == 3;
+        let cast = cast(&terms.policy, terms, &votes, vote(if alias { 2 } else { signer }, choice));
         let (round, reason) = (payment.round, "no".to_owned());
         let event = Event::Decided { round, standing: cast.standing, advanced: cast.advanced, reason };
         let before = world.row.0.version;

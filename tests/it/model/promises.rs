@@ -74,13 +74,20 @@ fn taken_over(world: &World) -> bool {
 
 /// What must be possible, so that the promises are not kept by nothing ever happening.
 fn sometimes(bounds: &Bounds) -> Vec<Property<Desk>> {
-    let mut all = vec![Property::sometimes("executed", |_, world: &World| executed(world))];
+    let mut all = Vec::new();
+    if !bounds.until_intent {
+        all.push(Property::sometimes("executed", |_, world: &World| executed(world)));
+    }
     if bounds.left.crashes > 0 {
-        all.push(Property::sometimes("executed after a crash", |desk: &Desk, world: &World| executed(world) && world.left.crashes < desk.bounds.left.crashes));
+        all.push(Property::sometimes("executed after a crash", |desk: &Desk, world: &World| {
+            executed(world) && world.left.crashes < desk.bounds.left.crashes
+        }));
         all.push(Property::sometimes("a lease is taken over", |_, world: &World| taken_over(world)));
     }
     if bounds.left.cancels > 0 {
-        all.push(Property::sometimes("cancelled", |_, world: &World| because(world, Status::Cancelled, "cancelled_by_request")));
+        all.push(Property::sometimes("cancelled", |_, world: &World| {
+            because(world, Status::Cancelled, "cancelled_by_request")
+        }));
     }
     if bounds.left.cancels > 0 && bounds.signed {
         all.push(Property::sometimes("a cancel is pending, then executed", |_, world: &World| {
@@ -93,7 +100,8 @@ fn sometimes(bounds: &Bounds) -> Vec<Property<Desk>> {
             execution.sends - execution.not_sent > 1
         }));
         all.push(Property::sometimes("a repeated request is answered as before", |_, world: &World| {
-            let again = |place: &Place| matches!(place, Place::Calling { answer: Some(Answer::Paid { again: true, .. }), .. });
+            let again =
+                |place: &Place| matches!(place, Place::Calling { answer: Some(Answer::Paid { again: true, .. }), .. });
             world.workers.iter().any(again)
         }));
         all.push(Property::sometimes("the resend window is closed", |_, world: &World| {
@@ -101,7 +109,9 @@ fn sometimes(bounds: &Bounds) -> Vec<Property<Desk>> {
         }));
     }
     if bounds.left.refusals > 0 {
-        all.push(Property::sometimes("failed by refusal", |_, world: &World| because(world, Status::Failed, "declined")));
+        all.push(Property::sometimes("failed by refusal", |_, world: &World| {
+            because(world, Status::Failed, "declined")
+        }));
     }
     if bounds.left.not_sent > 0 {
         all.push(Property::sometimes("failed with nothing sent", |_, world: &World| {
@@ -109,18 +119,21 @@ fn sometimes(bounds: &Bounds) -> Vec<Property<Desk>> {
         }));
     }
     all.push(Property::sometimes("expired", |_, world: &World| world.status() == Status::Expired));
-    if !bounds.signed {
+    if bounds.until_intent {
         all.push(Property::sometimes("rejected", |_, world: &World| world.status() == Status::Rejected));
+        all.push(Property::sometimes("a surplus signature is kept", |_, world: &World| {
+            world.votes.iter().any(|given| given.surplus)
+        }));
+    } else if !bounds.signed {
         all.push(Property::sometimes("executed after a signature that came in NEED_MANUAL", |_, world: &World| {
             let late = world.votes.iter().any(|given| given.late && given.choice == Choice2::Approve);
             executed(world) && late
         }));
-        all.push(Property::sometimes("a surplus signature is kept", |_, world: &World| {
-            world.votes.iter().any(|given| given.surplus)
-        }));
     }
     if bounds.left.holds > 0 && bounds.signed {
-        all.push(Property::sometimes("held, paid by hand and attested", |_, world: &World| executed(world) && world.by_hand));
+        all.push(Property::sometimes("held, paid by hand and attested", |_, world: &World| {
+            executed(world) && world.by_hand
+        }));
     }
     if bounds.left.attestations > 0 {
         all.push(Property::sometimes("attested as not executed, then executed", |_, world: &World| {

@@ -6,7 +6,7 @@ use stateright::{Model, Property};
 use super::bounds::{Desk, Weak};
 use super::glue::name;
 use super::promises;
-use super::world::{Answer, Ask, Choice2, Listed, Place, Request, Seen, Step, Word, World};
+use super::world::{Answer, Ask, Listed, Place, Request, Seen, Step, Word, World};
 
 /// One thing that happens; a number is a worker, a request or a person's call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,8 +84,13 @@ impl Desk {
             acts.push(Act::IsDone(which));
         }
         if world.desk.len() < self.bounds.callers && payment.status.stage() != Stage::Ended {
-            for (signer, choice) in self.bounds.words {
-                let (signer, choice) = (*signer, *choice);
+            for (signer, choice) in self.bounds.words.iter().copied() {
+                // The first two are alike, so the first is the first of them.
+                let first = world.desk.iter().any(|(ask, _)| matches!(ask, Ask::Decide { signer: 0, .. }))
+                    || world.votes.iter().any(|given| given.signer == 0);
+                if signer == 1 && !first && world.left.policy_changes == 0 && world.revoked.is_none() {
+                    continue;
+                }
                 acts.push(Act::Asks(Ask::Decide { signer, choice, earlier: world.votes.clone() }));
             }
             if world.left.cancels > 0 {
@@ -99,7 +104,8 @@ impl Desk {
         if payment.held_at.is_some() && !world.by_hand {
             acts.push(Act::Release);
         }
-        let unheld = self.weak == Some(Weak::PaysByHandUnheld) && payment.status == Status::Signed && world.left.holds > 0;
+        let unheld =
+            self.weak == Some(Weak::PaysByHandUnheld) && payment.status == Status::Signed && world.left.holds > 0;
         if (payment.held_at.is_some() || unheld) && world.paid() == 0 {
             acts.push(Act::PayByHand);
         }
@@ -231,7 +237,7 @@ impl Model for Desk {
                 acts.push(Act::ComesTwice(which));
             }
         }
-        for who in 0..world.workers.len() {
+        for who in 0..self.bounds.workers {
             self.of_worker(world, who, acts);
         }
         self.of_people(world, acts);
@@ -251,7 +257,8 @@ impl Model for Desk {
 
     fn within_boundary(&self, world: &World) -> bool {
         let execution = &world.payment().execution;
-        execution.sends - execution.not_sent <= self.bounds.doubts
+        let left_out = self.bounds.until_intent && execution.sends > 0;
+        execution.sends - execution.not_sent <= self.bounds.doubts && !left_out
     }
 }
 

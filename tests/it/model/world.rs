@@ -50,7 +50,10 @@ pub(super) struct Key {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Answer {
     /// Money moved: the transfer of this number. `again`: a repeated key was answered as before.
-    Paid { transfer: usize, again: bool },
+    Paid {
+        transfer: usize,
+        again: bool,
+    },
     Refused,
 }
 
@@ -124,13 +127,23 @@ pub(super) enum Place {
     /// Claimed, the step chosen; before the first transaction (CP1, CP2).
     Chosen(Step),
     /// The intent is durable; before the first byte (CP3).
-    Recorded { key: Key, in_time: bool },
+    Recorded {
+        key: Key,
+        in_time: bool,
+    },
     /// The request has left (CP4, CP5).
-    Calling { key: Key, answer: Option<Answer> },
+    Calling {
+        key: Key,
+        answer: Option<Answer>,
+    },
     /// The notification has left.
     Notifying,
     /// The answer is there; before the second transaction, or in it: read, not yet written (CP6, CP7).
-    Answered { group: i64, word: Word, read: Option<Read> },
+    Answered {
+        group: i64,
+        word: Word,
+        read: Option<Read>,
+    },
     /// A look-up's answer is read; before it is stored.
     Learned(Seen),
 }
@@ -306,10 +319,15 @@ type Worker<'a> = (&'a Place, Option<(i64, Tick)>, Option<Tick>, Option<(Key, Ti
 impl Hash for World {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Spans { over, seen, .. } = self.spans;
-        (self.now.min(over), &self.votes, self.by_hand, self.revoked, self.tightened).hash(state);
+        (self.now.min(over), self.by_hand, self.revoked, self.tightened).hash(state);
         self.row.hash_at(self.now, self.spans, state);
+        self.votes.iter().filter(|given| given.round == self.row.0.round).for_each(|given| given.hash(state));
         let (one, two) = (self.worker(0), self.worker(1));
-        if one <= two { (one, two).hash(state) } else { (two, one).hash(state) }
+        if one <= two {
+            (one, two).hash(state)
+        } else {
+            (two, one).hash(state)
+        }
         for (ask, read) in &self.desk {
             (ask, read, self.behind(read)).hash(state);
         }
