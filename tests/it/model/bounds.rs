@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign::domain::{ApprovalPolicy, Backoff, Payment, Status, Timing};
 
-use super::world::{Choice2, Left, Place, Rail, Row, Spans, Tick, World, at};
+use super::world::{Left, Place, Rail, Row, Says, Spans, Tick, World, at};
 use crate::harness::payments::{quorum_of, terms};
 
 /// Who may decide; the last is the one the agent asks for, whom the rule names in vain.
@@ -71,7 +71,7 @@ pub(super) struct Bounds {
     /// Reading and writing of a second transaction are two steps.
     pub(super) splits: bool,
     /// The words people give, each once a round; `olivia`'s must not count.
-    pub(super) words: &'static [(usize, Choice2)],
+    pub(super) words: &'static [(usize, Says)],
     /// Transactions of people that may be under way at once.
     pub(super) callers: usize,
     pub(super) left: Left,
@@ -90,8 +90,8 @@ const NOTHING: Left = Left {
 };
 
 /// Two of three must say yes, one may say no, and the one it is for tries.
-const WORDS: [(usize, Choice2); 5] =
-    [(0, Choice2::Approve), (1, Choice2::Approve), (2, Choice2::Approve), (2, Choice2::Reject), (3, Choice2::Approve)];
+const WORDS: [(usize, Says); 5] =
+    [(0, Says::Approve), (1, Says::Approve), (2, Says::Approve), (2, Says::Reject), (3, Says::Approve)];
 
 /// The rail that lies low: look-ups may miss, keys are forgotten, one request may come twice.
 pub(super) const RAIL: Bounds = Bounds {

@@ -12,9 +12,7 @@ use countersign::domain::{
 };
 
 use super::bounds::{Desk, PEOPLE, Weak};
-use super::world::{
-    Ask, Broken, Choice2, Given, Key, Place, Read, Request, Row, Seen, Step, TICK, Tick, Word, World, at,
-};
+use super::world::{Ask, Broken, Given, Key, Place, Read, Request, Row, Says, Seen, Step, TICK, Tick, Word, World, at};
 
 /// What the update names beside the version, as `store::Guard`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,8 +58,9 @@ impl Desk {
             (Some(Weak::HoldIsDeaf), Event::ExecutionIntended) => seen.held_at = None,
             _ => {}
         }
+        let deaf = self.weak == Some(Weak::HoldIsDeaf) && event == Event::ExecutionIntended;
         let mut applied = apply(&seen, event, &self.moment(now))?;
-        if self.weak == Some(Weak::HoldIsDeaf) {
+        if deaf {
             applied.payment.held_at = before.held_at;
         }
         if self.weak == Some(Weak::NoWake) && applied.payment.execution.phase == Phase::Unknown {
@@ -368,11 +367,11 @@ impl Desk {
     fn quorum_is_there(&self, world: &World) -> bool {
         let needed = world.payment().terms.policy.required().max(self.rule_in_force(world).required());
         let mut people: Vec<usize> =
-            self.valid(world).filter(|given| given.choice == Choice2::Approve).map(|given| given.signer).collect();
+            self.valid(world).filter(|given| given.choice == Says::Approve).map(|given| given.signer).collect();
         people.sort_unstable();
         people.dedup();
         people.retain(|person| *person < 3);
-        let refused = self.valid(world).any(|given| given.choice == Choice2::Reject);
+        let refused = self.valid(world).any(|given| given.choice == Says::Reject);
         !refused && people.len() >= usize::try_from(needed).unwrap()
     }
 
@@ -420,7 +419,7 @@ impl Desk {
         &self,
         world: &mut World,
         signer: usize,
-        choice: Choice2,
+        choice: Says,
         earlier: &[Given],
         read: &Read,
     ) -> Result<(), Stop> {
@@ -448,7 +447,7 @@ impl Desk {
         world.votes.sort();
         if world.status() == Status::Signed && !surplus {
             let approvals = world.votes.iter().filter(|given| {
-                given.round == payment.round && !given.surplus && given.choice == Choice2::Approve && given.signer < 3
+                given.round == payment.round && !given.surplus && given.choice == Says::Approve && given.signer < 3
             });
             if approvals.count() < usize::try_from(terms.policy.required()).unwrap() {
                 world.broken.push(Broken::Persons);
@@ -458,7 +457,7 @@ impl Desk {
     }
 }
 
-fn vote(signer: usize, choice: Choice2) -> Vote {
+fn vote(signer: usize, choice: Says) -> Vote {
     Vote { signer: PEOPLE[signer].parse().unwrap(), choice: choice.into() }
 }
 

@@ -4,7 +4,7 @@ use countersign::domain::{Attention, Status, next_wake};
 use stateright::Property;
 
 use super::bounds::{Bounds, Desk};
-use super::world::{Answer, Broken, Choice2, Place, World};
+use super::world::{Answer, Broken, Place, Says, World};
 
 pub(super) const ONCE: &str = "I1 an order is paid at most once";
 pub(super) const QUORUM: &str = "I2 an intent has a valid quorum";
@@ -126,7 +126,7 @@ fn sometimes(bounds: &Bounds) -> Vec<Property<Desk>> {
         }));
     } else if !bounds.signed {
         all.push(Property::sometimes("executed after a signature that came in NEED_MANUAL", |_, world: &World| {
-            let late = world.votes.iter().any(|given| given.late && given.choice == Choice2::Approve);
+            let late = world.votes.iter().any(|given| given.late && given.choice == Says::Approve);
             executed(world) && late
         }));
     }

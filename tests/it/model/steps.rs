@@ -126,7 +126,8 @@ impl Desk {
     /// What a look-up may see now: at least what is older than the read lag, unless look-ups miss.
     fn sights(&self, world: &World) -> Vec<Seen> {
         let lines: Vec<(usize, Listed)> = world.rail.ledger.iter().copied().enumerate().collect();
-        let old = lines.iter().copied().filter(|(_, line)| line.at + self.bounds.read_lag <= world.now).collect();
+        let old: Vec<_> =
+            lines.iter().copied().filter(|(_, line)| line.at + self.bounds.read_lag <= world.now).collect();
         let mut sights = vec![sight(&lines), sight(&old), Seen::NoAnswer];
         if self.bounds.misses {
             sights.push(Seen::Nothing);
@@ -201,8 +202,8 @@ impl Desk {
     }
 }
 
-fn sight(lines: &Vec<(usize, Listed)>) -> Seen {
-    match lines[..] {
+fn sight(lines: &[(usize, Listed)]) -> Seen {
+    match *lines {
         [] => Seen::Nothing,
         [(transfer, Listed { paid: true, .. })] => Seen::Found(transfer),
         [_] => Seen::Refused,

@@ -182,7 +182,7 @@ impl Hash for Read {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Given {
     pub(super) signer: usize,
-    pub(super) choice: Choice2,
+    pub(super) choice: Says,
     pub(super) round: i64,
     /// Kept after the quorum was complete: it has no effect.
     pub(super) surplus: bool,
@@ -192,16 +192,16 @@ pub(super) struct Given {
 
 /// [`Choice`] with an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Choice2 {
+pub(super) enum Says {
     Approve,
     Reject,
 }
 
-impl From<Choice2> for Choice {
-    fn from(choice: Choice2) -> Self {
+impl From<Says> for Choice {
+    fn from(choice: Says) -> Self {
         match choice {
-            Choice2::Approve => Self::Approve,
-            Choice2::Reject => Self::Reject,
+            Says::Approve => Self::Approve,
+            Says::Reject => Self::Reject,
         }
     }
 }
@@ -209,7 +209,7 @@ impl From<Choice2> for Choice {
 /// What a person asks, between the read and the write of its transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Ask {
-    Decide { signer: usize, choice: Choice2, earlier: Vec<Given> },
+    Decide { signer: usize, choice: Says, earlier: Vec<Given> },
     Cancel,
 }
 
@@ -346,5 +346,5 @@ impl Hash for World {
 
 /// A quorum as it was given before the model begins.
 pub(super) fn two_approved() -> Vec<Given> {
-    [0, 1].map(|signer| Given { signer, choice: Choice2::Approve, round: 1, surplus: false, late: false }).to_vec()
+    [0, 1].map(|signer| Given { signer, choice: Says::Approve, round: 1, surplus: false, late: false }).to_vec()
 }

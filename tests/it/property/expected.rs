@@ -42,7 +42,7 @@ pub(super) struct Payment {
     pub(super) held: bool,
     pub(super) cancel_pending: bool,
     said: BTreeMap<usize, bool>,
-    approvals: BTreeSet<usize>,
+    pub(super) approvals: BTreeSet<usize>,
     request: Request,
     born: u64,
 }
@@ -196,7 +196,10 @@ impl Expected {
             _ if !latest.held => return Err("INVALID_ARGUMENT"),
             _ => latest.held = false,
         }
-        self.sweep();
+        let hour = self.hour;
+        if let Some(latest) = self.latest_mut(order).filter(|latest| hour - latest.born >= DAY) {
+            latest.stand = Stand::Ended("EXPIRED");
+        }
         Ok(())
     }
 
@@ -223,10 +226,5 @@ impl Expected {
                 other @ (Stand::Open | Stand::Stuck | Stand::Ended(_)) => other,
             };
         }
-    }
-
-    /// The hours that the order's latest payment has had.
-    pub(super) fn approvals(payment: &Payment) -> usize {
-        payment.approvals.len()
     }
 }

@@ -29,7 +29,7 @@ enum Op {
     Cancel(usize),
     Hold(usize),
     Release(usize),
-    Pass { minutes: u64 },
+    Pass { hours: u64 },
     Rail(Fault),
     Online(bool),
     Tick,
@@ -58,7 +58,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => order().prop_map(Op::Cancel),
         2 => order().prop_map(Op::Hold),
         2 => order().prop_map(Op::Release),
-        3 => select(vec![1_u64, 7 * 60, 25 * 60]).prop_map(|minutes| Op::Pass { minutes }),
+        3 => select(vec![1_u64, 7, 25]).prop_map(|hours| Op::Pass { hours }),
         4 => select(faults.to_vec()).prop_map(Op::Rail),
         1 => any::<bool>().prop_map(Op::Online),
         1 => Just(Op::Tick),
@@ -104,10 +104,10 @@ impl Run<'_> {
                     told(&self.by("piet", "release_hold", *order, evidence).await, Ok(()));
                 }
             }
-            Op::Pass { minutes } => {
+            Op::Pass { hours } => {
                 self.app.faults(json!({"next": []})).await;
-                self.app.pass(Duration::from_mins(*minutes)).await;
-                self.expected.pass(minutes / 60);
+                self.app.pass(Duration::from_hours(*hours)).await;
+                self.expected.pass(*hours);
             }
             Op::Rail(fault) => {
                 self.app.next_fault(kind(*fault)).await;
@@ -167,13 +167,11 @@ impl Run<'_> {
         // Forged: another's signature over it, or the other words signed.
         let other = if yes { document.replace("approve", "reject") } else { document.replace("reject", "approve") };
         let jws = self.app.jws(person, if forged { &other } else { &document });
-        let (tool, mut arguments) = ("confirm_signing", json!({"order_id": name, "signature": jws}));
-        let tool = if yes {
-            tool
-        } else {
+        let mut arguments = json!({"order_id": name, "signature": jws});
+        let tool = if yes { "confirm_signing" } else { "reject_signing" };
+        if !yes {
             arguments["reason"] = json!(reason);
-            "reject_signing"
-        };
+        }
         let answer = self.app.call(&self.app.signer_token(person), tool, arguments).await;
         let expected = if forged { Err("SIGNATURE_INVALID") } else { self.expected.decide(order, who, yes) };
         told(&answer, expected);
@@ -193,7 +191,7 @@ impl Run<'_> {
             assert!(right, "expected {payment:?}, is {}", seen.body);
             assert_eq!(seen.body["held"] == true, payment.held, "expected {payment:?}, is {}", seen.body);
             if payment.stand == Stand::Open {
-                assert_eq!(seen.body["approvals"]["have"], json!(Expected::approvals(payment)), "{}", seen.body);
+                assert_eq!(seen.body["approvals"]["have"], json!(payment.approvals.len()), "{}", seen.body);
             }
             let pending = payment.cancel_pending && status == "SIGNED";
             assert_eq!(seen.body["cancel"] == "CANCEL_PENDING", pending, "expected {payment:?}, is {}", seen.body);
@@ -248,7 +246,10 @@ fn whatever_is_asked_in_whatever_order_the_desk_answers_as_the_model_of_it() {
     let policy = POLICY
         .replace("required = 1", "required = 2")
         .replace(r#"finance = ["finance-1", "finance-2"]"#, r#"finance = ["finance-1", "finance-2", "finance-3"]"#);
-    let wishes = Wishes::default().policy(policy).patient();
+    // The worker comes back to what is in doubt when the history lets time pass, not by itself meanwhile.
+    let wishes = Wishes::default().policy(policy).patient().config(|config| {
+        (config.rail.query_base_ms, config.rail.query_cap_ms) = (40 * 60_000, 40 * 60_000);
+    });
     let mut apps: Vec<App> = runtime.block_on(async {
         futures::future::join_all(engines().into_iter().map(|engine| App::start(engine, wishes.clone()))).await
     });
