@@ -82,6 +82,8 @@ fn sometimes(bounds: &Bounds) -> Vec<Property<Desk>> {
         all.push(Property::sometimes("executed after a crash", |desk: &Desk, world: &World| {
             executed(world) && world.left.crashes < desk.bounds.left.crashes
         }));
+    }
+    if bounds.left.crashes > 0 && bounds.workers > 1 {
         all.push(Property::sometimes("a lease is taken over", |_, world: &World| taken_over(world)));
     }
     if bounds.left.cancels > 0 {
