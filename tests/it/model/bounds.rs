@@ -25,7 +25,6 @@ pub(super) enum Weak {
     CancelWhileIntended,
     ExpiresWhileIntended,
     // Of the store.
-    NoFence,
     NoCompareAndSet,
     DecisionsBlind,
     // Of people.
@@ -114,9 +113,6 @@ pub(super) const RAIL: Bounds = Bounds {
     callers: 1,
     left: Left { crashes: 1, refusals: 1, not_sent: 1, cancels: 1, ..NOTHING },
 };
-
-/// The same with look-ups that are said to show everything at once: no read lag keeps two workers apart.
-pub(super) const NO_LAG: Bounds = Bounds { name: "no lag", read_lag: 0, ..RAIL };
 
 /// Up to the intent: everybody has a say, two at the same moment.
 pub(super) const PEOPLE_DECIDE: Bounds = Bounds {

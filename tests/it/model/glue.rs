@@ -147,7 +147,7 @@ impl Desk {
         if ours {
             world.lease = Some((who, world.now + self.bounds.lease));
         }
-        ours || self.weak == Some(Weak::NoFence)
+        ours
     }
 
     fn release(world: &mut World, who: usize) {

@@ -15,7 +15,7 @@ mod world;
 
 use std::time::{Duration, Instant};
 
-use bounds::{BY_HAND, Bounds, Desk, LATE, NO_LAG, PEOPLE_DECIDE, POLICY, RAIL, Weak};
+use bounds::{BY_HAND, Bounds, Desk, LATE, PEOPLE_DECIDE, POLICY, RAIL, Weak};
 use stateright::{Checker, HasDiscoveries, Model as _};
 
 /// Visits all of a world, and says how large it was.
@@ -37,11 +37,6 @@ fn holds(bounds: Bounds) {
 #[test]
 fn a_rail_that_answers_late_twice_or_never_pays_once_and_every_end_is_true() {
     holds(RAIL);
-}
-
-#[test]
-fn without_a_read_lag_the_fence_keeps_two_workers_apart() {
-    holds(NO_LAG);
 }
 
 #[test]
@@ -80,7 +75,7 @@ fn broken(bounds: &Bounds, weak: Weak, promise: &'static str) -> Option<usize> {
 /// Each weakness with a promise that it breaks: none of the guards is there for nothing.
 #[test]
 fn every_guard_that_is_taken_away_breaks_a_promise() {
-    use promises::{ABSORB, ALONE, HOLD, MATCH, ONCE, PERSONS, QUORUM, UNPAID, VERSION, WAKES};
+    use promises::{ABSORB, HOLD, MATCH, ONCE, PERSONS, QUORUM, UNPAID, VERSION, WAKES};
     let teeth = [
         (Weak::NoIntent, &RAIL, UNPAID),
         (Weak::ResendsForEver, &RAIL, ONCE),
@@ -92,7 +87,6 @@ fn every_guard_that_is_taken_away_breaks_a_promise() {
         (Weak::SendsAnyTime, &RAIL, ONCE),
         (Weak::CancelWhileIntended, &RAIL, UNPAID),
         (Weak::ExpiresWhileIntended, &RAIL, UNPAID),
-        (Weak::NoFence, &NO_LAG, ALONE),
         (Weak::NoWake, &RAIL, WAKES),
         (Weak::RailForgetsAtOnce, &RAIL, MATCH),
         (Weak::RequestOutlivesKey, &RAIL, ONCE),

@@ -246,9 +246,7 @@ impl Model for Desk {
 
     fn next_state(&self, world: &World, act: Act) -> Option<World> {
         let mut next = self.after(world, act)?;
-        if self.weak != Some(Weak::NoFence) {
-            Self::forget(&mut next);
-        }
+        Self::forget(&mut next);
         Some(next)
     }
 
