@@ -15,6 +15,14 @@ demo *args:
 test *args:
     cargo test {{ args }}
 
+# The model check in larger worlds: minutes, and gigabytes of memory
+model-deep:
+    COUNTERSIGN_MODEL=deep cargo test --test it model:: -- --nocapture --test-threads=1
+
+# Random histories on both engines, from another seed each time
+properties cases="100":
+    COUNTERSIGN_PROPERTIES={{ cases }} cargo test --test it property:: -- --nocapture
+
 # Fuzz the ingress with arbitrary bodies; needs a nightly toolchain and cargo-fuzz
 fuzz seconds="60":
     cargo +nightly fuzz run ingress -- -max_total_time={{ seconds }} -max_len=4096

@@ -227,7 +227,7 @@ pub struct Terms {
 }
 
 /// How reaching the signers goes.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Notice {
     /// The signer service's id, once registered.
     pub signer_ref: String,
@@ -246,7 +246,7 @@ pub struct Notice {
 }
 
 /// How carrying it out goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Execution {
     /// How far.
     pub phase: Phase,
@@ -288,7 +288,7 @@ impl Default for Execution {
 }
 
 /// Telling the signer service that no more decisions are wanted.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Closing {
     /// When to tell it; `None` when there is nothing to tell.
     pub tell_at: Option<Timestamp>,

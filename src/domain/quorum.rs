@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::choice::Choice;
 use super::id::SignerId;
 use super::payment::Terms;
-use super::policy::{Answer, ApprovalPolicy};
+use super::policy::{Answer, ApprovalPolicy, Level};
 
 /// One person's verified decision in the current round.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +78,71 @@ pub fn evaluate(policy: &ApprovalPolicy, terms: &Terms, votes: &[Vote]) -> Stand
         u32::try_from(left.count()).unwrap_or(u32::MAX).saturating_add(have) >= needed.required()
     });
     if reachable { Standing::Pending { approvals, level } } else { Standing::Rejected }
+}
+
+/// Whether a signer's level is open, in the order the levels are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Others must approve first.
+    Later,
+    /// It is, or nothing is left to decide.
+    Now,
+    /// It was complete without them: their vote is kept, with no effect.
+    Past,
+}
+
+/// What one more vote comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cast {
+    /// Whether it is the signer's turn.
+    pub turn: Turn,
+    /// What the votes amount to with this one.
+    pub standing: Standing,
+    /// Whether it opens the next level.
+    pub advanced: bool,
+}
+
+/// Judges one more `vote` after the `earlier` ones, none of which is of the same person.
+pub fn cast(policy: &ApprovalPolicy, terms: &Terms, earlier: &[Vote], vote: Vote) -> Cast {
+    let before = evaluate(policy, terms, earlier);
+    let turn = turn(policy, before, &vote.signer);
+    let mut votes = earlier.to_vec();
+    votes.push(vote);
+    let standing = evaluate(policy, terms, &votes);
+    Cast { turn, standing, advanced: level_of(standing) > level_of(before) }
+}
+
+fn turn(policy: &ApprovalPolicy, standing: Standing, signer: &SignerId) -> Turn {
+    let Standing::Pending { level: open, .. } = standing else { return Turn::Now };
+    let asked = |level: &Level| level.signers.contains(signer.as_str());
+    if policy.levels.get(open).is_some_and(asked) {
+        Turn::Now
+    } else if policy.levels.iter().skip(open).any(asked) {
+        Turn::Later
+    } else {
+        Turn::Past
+    }
+}
+
+/// The level that is open; one past the last when none is.
+fn level_of(standing: Standing) -> usize {
+    match standing {
+        Standing::Pending { level, .. } => level,
+        Standing::Complete { .. } | Standing::Rejected => usize::MAX,
+    }
+}
+
+/// The rule that a new round is judged by when `votes` no longer make a quorum; `None` while they do.
+///
+/// They must complete both the rule that the payment was proposed under and the `current` one. Where only
+/// the payment's own is not met, it is the stricter one: asked anew, it is not lowered.
+pub fn lost<'a>(terms: &'a Terms, current: &'a ApprovalPolicy, votes: &[Vote]) -> Option<&'a ApprovalPolicy> {
+    let complete = |policy| matches!(evaluate(policy, terms, votes), Standing::Complete { .. });
+    match (complete(&terms.policy), complete(current)) {
+        (true, true) => None,
+        (false, true) => Some(&terms.policy),
+        (true | false, false) => Some(current),
+    }
 }
 
 /// Whether `signer` is the agent that asked, or the person it asked for where that person may not sign.

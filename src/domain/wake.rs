@@ -1,8 +1,10 @@
 //! When a payment next needs work, and what work on the rail that is.
 
+use std::time::Duration;
+
 use super::payment::{Payment, Phase, Stage};
 use super::time::Timestamp;
-use super::transition::Timing;
+use super::transition::{Finding, Timing};
 
 /// When the worker must look at the payment again; `None` when it never must.
 ///
@@ -74,4 +76,19 @@ pub fn may_resend(payment: &Payment, now: Timestamp, timing: &Timing) -> bool {
     let visible = payment.execution.last_send_at.is_some_and(|sent| now >= sent.plus(timing.read_lag));
     let remembered = payment.execution.resend_until.is_some_and(|until| now < until);
     visible && remembered && payment.execution.cancel_requested_at.is_none()
+}
+
+/// Whether a look-up's finding is answered by sending the same key again.
+pub fn sends_again(finding: &Finding, payment: &Payment, now: Timestamp, timing: &Timing) -> bool {
+    match finding {
+        Finding::NotFound => may_resend(payment, now, timing),
+        Finding::Found { .. } | Finding::FoundRefused { .. } | Finding::Differs | Finding::Inconclusive => false,
+    }
+}
+
+/// Whether the first byte of an attempt may still be written, `elapsed` after its intent was begun.
+///
+/// Past that, another may have taken over, and the key may be near the end of its life.
+pub fn may_send(elapsed: Duration, within: Duration) -> bool {
+    elapsed < within
 }

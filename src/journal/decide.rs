@@ -3,8 +3,8 @@
 use super::reading::{decision_bytes, signer_of};
 use super::{Act, Journal, RACES, Selector, lost_race};
 use crate::domain::{
-    Applied, ApprovalPolicy, Choice, Code, DecisionId, Event, Level, Payment, PaymentId, Policy, Principal, Reason,
-    Refusal, SignerId, Standing, TenantId, Terms, Usage, Vote, apply, evaluate, is_requester,
+    Applied, ApprovalPolicy, Choice, Code, DecisionId, Event, Payment, PaymentId, Policy, Principal, Reason, Refusal,
+    SignerId, Standing, TenantId, Terms, Turn, Usage, Vote, apply, cast, evaluate, is_requester, lost,
 };
 use crate::proof::{DecisionDocument, PublicKey, claimed_key_id, verify_detached};
 use crate::store::{Guard, PinnedKey, StoredDecision, Tx};
@@ -106,7 +106,7 @@ impl Journal {
             .await?
             .ok_or_else(|| Refusal::new(Code::PaymentNotFound, "there is no such payment"))?;
         let (document, digest, key_id) = self.verify(&mut tx, &payment, decision).await?;
-        let mut earlier = tx.decisions(payment_id.as_str(), payment.round).await?;
+        let earlier = tx.decisions(payment_id.as_str(), payment.round).await?;
         if let Some(before) = earlier.iter().find(|before| before.signer_id == decision.signer.as_str()) {
             if before.document == document {
                 // Read again: the twin may have committed between the two reads (PostgreSQL).
@@ -119,9 +119,9 @@ impl Journal {
             )
             .about(payment.reference()));
         }
-        let before = evaluate(&payment.terms.policy, &payment.terms, &votes(&earlier));
-        let turn = turn(&payment.terms.policy, before, &decision.signer);
-        if turn == Turn::Later {
+        let vote = Vote { signer: decision.signer.clone(), choice: decision.choice };
+        let cast = cast(&payment.terms.policy, &payment.terms, &votes(&earlier), vote);
+        if cast.turn == Turn::Later {
             return Err(Refusal::new(
                 Code::LevelNotOpen,
                 "others must approve before you are asked; repeat this later",
@@ -139,18 +139,16 @@ impl Journal {
             jws: decision.jws.clone(),
             payment_version: payment.version.saturating_add(1),
         };
-        earlier.push(stored.clone());
-        let standing = evaluate(&payment.terms.policy, &payment.terms, &votes(&earlier));
         let actor = format!("signer:{}", decision.signer);
         let word = format!("decision.{}", decision.choice.as_str());
         let act = Act { guard: Guard::Decision { now: tx.now() }, ..Act::new(&actor, &word).with(digest) };
         let event = Event::Decided {
             round: payment.round,
-            standing,
-            advanced: level_of(standing) > level_of(before),
+            standing: cast.standing,
+            advanced: cast.advanced,
             reason: decision.reason.clone(),
         };
-        let applied = if turn == Turn::Past {
+        let applied = if cast.turn == Turn::Past {
             // Refused with whatever an open level would be refused with; else it changes nothing.
             apply(&payment, event, &self.moment(&tx))?;
             Applied { payment: payment.clone(), effects: Vec::new() }
@@ -236,13 +234,9 @@ impl Journal {
             Ok(rule) => rule,
             Err(refusal) => return Ok(Quorum::Denied(refusal)),
         };
-        let snapshot = &payment.terms.policy;
-        let complete = |policy| matches!(evaluate(policy, &payment.terms, &votes), Standing::Complete { .. });
-        Ok(match (complete(snapshot), complete(rule)) {
-            (true, true) => Quorum::Holds,
-            // The snapshot is the stricter one: asked anew, it is not lowered.
-            (false, true) => Quorum::Lost(Box::new(snapshot.clone())),
-            (true | false, false) => Quorum::Lost(Box::new(rule.clone())),
+        Ok(match lost(&payment.terms, rule, &votes) {
+            None => Quorum::Holds,
+            Some(rule) => Quorum::Lost(Box::new(rule.clone())),
         })
     }
 }
@@ -282,37 +276,6 @@ pub(super) enum Quorum {
     Lost(Box<ApprovalPolicy>),
     /// The policy in force denies the payment.
     Denied(Refusal),
-}
-
-/// Whether a signer's level is open, in the order the levels are asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    /// Others must approve first.
-    Later,
-    /// It is, or nothing is left to decide.
-    Now,
-    /// It was complete without them.
-    Past,
-}
-
-fn turn(policy: &ApprovalPolicy, standing: Standing, signer: &SignerId) -> Turn {
-    let Standing::Pending { level: open, .. } = standing else { return Turn::Now };
-    let asked = |level: &Level| level.signers.contains(signer.as_str());
-    if policy.levels.get(open).is_some_and(asked) {
-        Turn::Now
-    } else if policy.levels.iter().skip(open).any(asked) {
-        Turn::Later
-    } else {
-        Turn::Past
-    }
-}
-
-/// The level that is open; one past the last when none is.
-fn level_of(standing: Standing) -> usize {
-    match standing {
-        Standing::Pending { level, .. } => level,
-        Standing::Complete { .. } | Standing::Rejected => usize::MAX,
-    }
 }
 
 /// The pinned key of that name, if it still counts.

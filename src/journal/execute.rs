@@ -12,7 +12,7 @@ use super::ports::{Cause, Lookup, Outcome, RailReceipt, Transfer, Trouble};
 use super::recorded::{Recorded, Started};
 use super::{Act, Journal};
 use crate::domain::{
-    ApprovalPolicy, Code, Event, ExecutionStep, Finding, Payment, Refusal, Terms, execution_step, may_resend,
+    ApprovalPolicy, Code, Event, ExecutionStep, Finding, Payment, Refusal, Terms, execution_step, sends_again,
 };
 use crate::store::{EffectKind, EffectState, Lease, Tx};
 
@@ -135,8 +135,7 @@ impl Journal {
         let mut tx = self.store.begin().await?;
         let current = self.under_lease(&mut tx, lease).await?;
         let event = Event::LookedUp(finding.clone());
-        let sends_again = finding == Finding::NotFound && may_resend(&current, tx.now(), &self.rules.timing);
-        if sends_again {
+        if sends_again(&finding, &current, tx.now(), &self.rules.timing) {
             let intent = self.intent(&current);
             let (payment, recorded) =
                 self.record(tx, started, &current, vec![event, Event::SendStarted], intent).await?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::ambient::Clock;
-use crate::domain::Timestamp;
+use crate::domain::{Timestamp, may_send};
 use crate::store::EffectRow;
 
 /// A side effect whose intent is committed and which may be attempted once.
@@ -72,7 +72,7 @@ impl Recorded {
     /// Asked immediately before sending. A process that slept past its lease finds `false` here:
     /// another may have taken over, and the key may be near the end of its life.
     pub fn may_send(&self) -> bool {
-        self.started.elapsed() < self.send_within
+        may_send(self.started.elapsed(), self.send_within)
     }
 }
 

@@ -69,6 +69,33 @@ async fn brought_to(app: &App, state: &str) -> String {
 const STATES: [&str; 5] = ["NEED_MANUAL", "SIGNER_UNREACHABLE", "CREATED", "AWAITING_SIGNER", "SIGNED"];
 
 #[tokio::test]
+async fn what_an_attempt_of_an_earlier_group_came_to_says_nothing_about_this_one() {
+    each(async |app: &mut App| {
+        let id = app.signed("order-1").await;
+        // The rail says that it did not process the request; the process that asked is frozen before it can tell.
+        app.next_fault("rate_limit").await;
+        let rail = Arc::new(ScriptedRail::new(app.real_rail(), Execution::AnswersWhenTold));
+        let frozen = app.another(Some(Arc::clone(&rail) as _)).await;
+        let work = tokio::spawn(async move { frozen.tick().await });
+        rail.reached().await;
+        app.pass(Duration::from_hours(26)).await;
+        assert!(waits(&not_executed(app, "olga", "order-1").await));
+        assert!(!not_executed(app, "piet", "order-1").await.is_error);
+        // Another group pays, once the rail was asked, and its answer is lost.
+        app.next_fault("drop_reply").await;
+        app.settle().await;
+        assert_eq!((app.payment("order-1").await.execution.group, app.requests(&id).await), (2, 2));
+        assert_eq!(app.cancel("order-1").await.text("cancel"), "CANCEL_PENDING");
+        rail.answer();
+        work.await.unwrap().unwrap();
+        assert_eq!(app.status("order-1").await.status(), "SIGNED", "this group's attempt is still in doubt");
+        app.pass(Duration::from_mins(1)).await;
+        assert_eq!((app.status("order-1").await.status().as_str(), app.executions(&id).await), ("EXECUTED", 1));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn nothing_moves_a_held_payment_whatever_state_it_is_in() {
     each(async |app: &mut App| {
         for state in STATES {

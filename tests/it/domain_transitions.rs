@@ -6,7 +6,8 @@ use countersign::domain::{Asker, Attention, Code, Event, Finding, Payment, Phase
 use countersign::domain::{Status, Timestamp, apply};
 
 use crate::harness::payments::{
-    EXECUTE_BY, EXPIRES_AT, NOW, RESEND_UNTIL, SECOND, SENT_AT, TIMING, at, check_version, payment, quorum_of, raised,
+    EXECUTE_BY, EXPIRES_AT, NOW, RESEND_UNTIL, SECOND, SENT_AT, TIMING, after, at, check_version, payment, quorum_of,
+    raised, unknown,
 };
 
 /// The table. One row an event, one column a state that exists (SIGNED, INTENDED and UNKNOWN are SIGNED in
@@ -353,4 +354,15 @@ fn an_ended_payment_never_leaves_its_state_whatever_comes() {
             assert!(stays || !column.1.is_terminal(), "{name}: the table itself lets {} go", column.0);
         }
     }
+}
+
+#[test]
+fn a_look_up_that_shows_a_refusal_of_some_group_ends_only_the_first() {
+    let shown = || Event::LookedUp(Finding::FoundRefused { code: "closed".to_owned() });
+    assert_eq!(after(&unknown(), shown()).status, Status::Failed);
+    let mut second = unknown();
+    second.execution.group = 2;
+    let it = after(&second, shown());
+    assert_eq!((it.status, it.execution.phase), (Status::Signed, Phase::Unknown));
+    assert_eq!(raised(&second, &it), [Attention::RefusedWhileUnknown]);
 }

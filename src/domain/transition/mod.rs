@@ -120,7 +120,7 @@ pub fn apply(payment: &Payment, event: Event, moment: &Moment<'_>) -> Result<App
             in_doubt(&mut next, None, moment);
         }
         Event::RailUnknown { mismatch: false, .. } => in_doubt(&mut next, None, moment),
-        Event::LookedUp(Finding::FoundRefused { code }) => found_refused(&mut next, code),
+        Event::LookedUp(Finding::FoundRefused { code }) => found_refused(&mut next, code, moment),
         Event::LookedUp(Finding::Differs) => {
             differs(&mut next);
             looked_up(&mut next, None, moment);

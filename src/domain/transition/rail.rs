@@ -171,8 +171,11 @@ pub(super) fn refused(next: &mut Payment, code: String, moment: &Moment<'_>) {
     }
 }
 
-pub(super) fn found_refused(next: &mut Payment, code: String) {
-    if in_flight(next) {
+pub(super) fn found_refused(next: &mut Payment, code: String, moment: &Moment<'_>) {
+    if in_flight(next) && next.execution.group > 1 && !next.unasked() {
+        // A look-up goes by our reference: it may be an earlier group's that is shown.
+        looked_up(next, Some(Attention::RefusedWhileUnknown), moment);
+    } else if in_flight(next) {
         fail(next, code);
     } else if next.status == Status::Executed {
         contradict(next);

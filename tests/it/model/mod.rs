@@ -1,0 +1,107 @@
+//! The model check: every order of crashes, losses, delays, repeats and people, within small bounds.
+//!
+//! A checker visits every state that can be reached, breadth first. What decides is the product's own code:
+//! `apply`, `execution_step`, `sends_again`, `may_send`, `next_wake`, the counting of votes. `glue` is what
+//! the journal does around it, `steps` what may happen next, `promises` what must hold and what must be
+//! possible. Time does not end: what has passed is equal to what has just passed.
+//!
+//! `just model-deep` visits larger worlds.
+
+mod bounds;
+mod glue;
+mod promises;
+mod steps;
+mod world;
+
+use std::time::{Duration, Instant};
+
+use bounds::{BY_HAND, Bounds, Desk, LATE, PEOPLE_DECIDE, POLICY, RAIL, Weak};
+use stateright::{Checker, HasDiscoveries, Model as _};
+
+/// Visits all of a world, and says how large it was.
+fn holds(bounds: Bounds) {
+    let deep = std::env::var("COUNTERSIGN_MODEL").is_ok_and(|size| size == "deep");
+    let bounds = if deep { bounds.deeper() } else { bounds };
+    let (begun, name) = (Instant::now(), bounds.name);
+    let checker = Desk::new(bounds, None).checker().threads(if deep { 2 } else { 1 }).spawn_bfs().join();
+    println!(
+        "model of {name}: {} states by {} steps, {} deep, in {:.1} s",
+        checker.unique_state_count(),
+        checker.state_count(),
+        checker.max_depth(),
+        begun.elapsed().as_secs_f64()
+    );
+    checker.assert_properties();
+}
+
+#[test]
+fn a_rail_that_answers_late_twice_or_never_pays_once_and_every_end_is_true() {
+    holds(RAIL);
+}
+
+#[test]
+fn whoever_decides_at_the_same_moment_the_quorum_is_what_was_said() {
+    holds(PEOPLE_DECIDE);
+}
+
+#[test]
+fn a_late_signer_is_heard_until_the_end_and_never_after_it() {
+    holds(LATE);
+}
+
+#[test]
+fn what_people_do_by_hand_never_meets_what_the_worker_does() {
+    holds(BY_HAND);
+}
+
+#[test]
+fn a_quorum_that_no_longer_holds_is_asked_anew() {
+    holds(POLICY);
+}
+
+/// A promise that is not broken by then is not broken.
+const LONGEST: Duration = Duration::from_secs(20);
+
+/// How many steps the shortest way to break `promise` takes; `None` when there is none.
+fn broken(bounds: &Bounds, weak: Weak, promise: &'static str) -> Option<usize> {
+    let desk = Desk::new(bounds.clone(), Some(weak));
+    let checker =
+        desk.checker().finish_when(HasDiscoveries::AnyOf([promise].into())).timeout(LONGEST).spawn_bfs().join();
+    let steps = checker.discovery(promise).map(|path| path.into_actions().len());
+    println!("without {weak:?}: {promise:?} {steps:?}, {} states", checker.unique_state_count());
+    steps
+}
+
+/// Each weakness with a promise that it breaks: none of the guards is there for nothing.
+#[test]
+fn every_guard_that_is_taken_away_breaks_a_promise() {
+    use promises::{ABSORB, HOLD, MATCH, ONCE, PERSONS, QUORUM, UNPAID, VERSION, WAKES};
+    let teeth = [
+        (Weak::NoIntent, &RAIL, UNPAID),
+        (Weak::ResendsForEver, &RAIL, ONCE),
+        (Weak::NotFoundIsNotPaid, &RAIL, UNPAID),
+        (Weak::AttemptInKey, &RAIL, ONCE),
+        (Weak::SilenceIsRefusal, &RAIL, UNPAID),
+        (Weak::SilenceIsNotSent, &RAIL, UNPAID),
+        (Weak::RefusalSettlesAll, &RAIL, UNPAID),
+        (Weak::SendsAnyTime, &RAIL, ONCE),
+        (Weak::CancelWhileIntended, &RAIL, UNPAID),
+        (Weak::ExpiresWhileIntended, &RAIL, UNPAID),
+        (Weak::NoWake, &RAIL, WAKES),
+        (Weak::RailForgetsAtOnce, &RAIL, MATCH),
+        (Weak::RequestOutlivesKey, &RAIL, ONCE),
+        (Weak::NoCompareAndSet, &PEOPLE_DECIDE, ABSORB),
+        (Weak::NoCompareAndSet, &PEOPLE_DECIDE, VERSION),
+        (Weak::DecisionsBlind, &PEOPLE_DECIDE, HOLD),
+        (Weak::RequesterUnderAnotherName, &PEOPLE_DECIDE, PERSONS),
+        (Weak::QuorumOnce, &POLICY, QUORUM),
+        (Weak::HoldIsDeaf, &BY_HAND, ONCE),
+        (Weak::HoldWhileIntended, &BY_HAND, ONCE),
+        (Weak::PaysByHandUnheld, &BY_HAND, ONCE),
+        (Weak::AttestsTooSoon, &BY_HAND, ONCE),
+        (Weak::GroupsAlike, &BY_HAND, UNPAID),
+    ];
+    let toothless: Vec<_> =
+        teeth.into_iter().filter(|(weak, bounds, promise)| broken(bounds, *weak, promise).is_none()).collect();
+    assert!(toothless.is_empty(), "nothing breaks: {:?}", toothless.iter().map(|it| (it.0, it.2)).collect::<Vec<_>>());
+}
