@@ -1,5 +1,7 @@
 //! What counts against limits and sums, read from the payments themselves.
 
+use std::collections::BTreeSet;
+
 use sqlx::FromRow;
 
 use super::engine::{Tx, on};
@@ -70,11 +72,7 @@ impl Tx {
     ///
     /// *Invariant*: in ascending order, so that two transactions can't wait for each other; and the time is
     /// read after the wait, so that who comes later is created later.
-    pub async fn take_turns(
-        &mut self,
-        tenant: &str,
-        subjects: &std::collections::BTreeSet<String>,
-    ) -> Result<(), StoreFault> {
+    pub async fn take_turns(&mut self, tenant: &str, subjects: &BTreeSet<String>) -> Result<(), StoreFault> {
         for subject in subjects {
             on!(self, conn => sqlx::query(TURN).bind(tenant).bind(subject).execute(conn).await.map(drop))?;
         }

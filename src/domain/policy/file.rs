@@ -24,7 +24,7 @@ pub(super) fn parse(text: &str, tools: &[&str]) -> Result<Policy, PolicyFault> {
     for (key, word) in [("id", &file.id), ("version", &file.version)] {
         plain(at, key, word)?;
     }
-    let roles = roles(at, &file.roles, tools)?;
+    let granted = roles(at, &file.roles, tools)?;
     let mut groups = BTreeMap::new();
     for (group, people) in &file.groups {
         let place = format!("[groups] {}", group.get_ref());
@@ -55,7 +55,7 @@ pub(super) fn parse(text: &str, tools: &[&str]) -> Result<Policy, PolicyFault> {
         }
         limits.push(limit);
     }
-    Ok(Policy { roles, default, rules, limits, payees })
+    Ok(Policy { roles: granted, default, rules, limits, payees })
 }
 
 fn roles(
@@ -171,7 +171,7 @@ impl Reader<'_> {
     }
 
     fn outcome(&self, place: &str, text: &RuleText) -> Result<Outcome, PolicyFault> {
-        if text.deny == !text.levels.is_empty() {
+        if text.deny != text.levels.is_empty() {
             return self.at.fault(&text.id, format_args!("{place}: give either deny = true or levels"));
         }
         let answers = [&text.any_reject, &text.principal_may_sign];

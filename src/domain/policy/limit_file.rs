@@ -1,12 +1,15 @@
 //! Reading one limit of a policy file.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
+
+use toml::Spanned;
 
 use super::fault::{Lines, PolicyFault};
 use super::file::{currency, is_account, money, named, plain};
 use super::limit::{Bound, Limit, Payees, Window};
 use super::text::{LimitText, Number, Word};
-use crate::domain::money::Currency;
+use crate::domain::money::{Currency, Money};
 
 /// The longest span that is looked back over: a year.
 const LONGEST_HOURS: u32 = 8_784;
@@ -14,16 +17,14 @@ const LONGEST_HOURS: u32 = 8_784;
 pub(super) fn limit(at: Lines<'_>, text: &LimitText, known: &Payees) -> Result<Limit, PolicyFault> {
     plain(at, "[[limit]] id", &text.id)?;
     let place = format!("[[limit]] {}", text.id.get_ref());
-    let bound = match text.binds.get_ref().as_str() {
-        "tenant" => Bound::Tenant,
-        "each_agent" => Bound::EachAgent,
-        one => match one.strip_prefix("agent:").and_then(|name| name.parse().ok()) {
-            Some(agent) => Bound::Agent(agent),
-            None => {
-                let why = "binds: must be \"tenant\", \"each_agent\" or \"agent:NAME\"";
-                return at.fault(&text.binds, format_args!("{place}: {why}"));
-            }
-        },
+    let whom = match text.binds.get_ref().as_str() {
+        "tenant" => Some(Bound::Tenant),
+        "each_agent" => Some(Bound::EachAgent),
+        one => one.strip_prefix("agent:").and_then(|name| name.parse().ok()).map(Bound::Agent),
+    };
+    let Some(bound) = whom else {
+        let why = "binds: must be \"tenant\", \"each_agent\" or \"agent:NAME\"";
+        return at.fault(&text.binds, format_args!("{place}: {why}"));
     };
     let currency = text.currency.as_ref().map(|code| currency(at, &place, code)).transpose()?;
     let limit = Limit {
@@ -69,7 +70,7 @@ fn payees(
     place: &str,
     text: &LimitText,
     known: &Payees,
-) -> Result<Option<std::collections::BTreeSet<String>>, PolicyFault> {
+) -> Result<Option<BTreeSet<String>>, PolicyFault> {
     let Some(words) = &text.payees else { return Ok(None) };
     let list = format!("{place}: payees");
     let allowed = named(at, &list, words, is_account, "is not an account")?;
@@ -87,16 +88,20 @@ fn window(
 ) -> Result<Option<Window>, PolicyFault> {
     let most = amount(at, place, text.window_amount.as_ref(), currency)?;
     let times = count(at, place, "window_count", text.window_count.as_ref(), currency)?;
-    let what = || format!("{place}: a window needs window_hours, and window_amount or window_count");
-    match (&text.window_hours, &text.window_amount, &text.window_count) {
-        (None, None, None) => Ok(None),
-        (Some(word), amount, count) if amount.is_some() || count.is_some() => {
-            let span = hours(at, &format!("{place}: window_hours"), word)?;
-            Ok(Some(Window { span, amount: most, count: times }))
+    let offset = |number: &Option<Number>| number.as_ref().map(Spanned::span);
+    if let Some(word) = text.window_hours.as_ref().filter(|_| most.is_some() || times.is_some()) {
+        let span = hours(at, &format!("{place}: window_hours"), word)?;
+        return Ok(Some(Window { span, amount: most, count: times }));
+    }
+    let given = offset(&text.window_hours)
+        .or_else(|| text.window_amount.as_ref().map(Spanned::span))
+        .or_else(|| offset(&text.window_count));
+    match given {
+        None => Ok(None),
+        Some(span) => {
+            let why = "a window needs window_hours, and window_amount or window_count";
+            at.fault(&Spanned::new(span, ()), format_args!("{place}: {why}"))
         }
-        (Some(word), _, _) => at.fault(word, what()),
-        (None, Some(word), _) => at.fault(word, what()),
-        (None, None, Some(word)) => at.fault(word, what()),
     }
 }
 
@@ -105,7 +110,7 @@ fn amount(
     place: &str,
     digits: Option<&Word>,
     currency: Option<Currency>,
-) -> Result<Option<crate::domain::money::Money>, PolicyFault> {
+) -> Result<Option<Money>, PolicyFault> {
     match (digits, currency) {
         (None, _) => Ok(None),
         (Some(digits), Some(currency)) => money(at, place, digits, currency).map(Some),
