@@ -7,10 +7,9 @@ use super::engine::{
     Engine, POSTGRES_DUE, POSTGRES_EVENT_DUE, SQLITE_DUE, SQLITE_EVENT_DUE, claim_events_statement, claim_statement,
 };
 use super::payments::{ATTENTION, BY_ID, BY_ORDER, LIST_OF_AGENT, LIST_OF_TENANT, OPEN};
-use super::usage::TO_PAYEE;
 
 /// Their names and texts.
-pub const fn hot_statements(engine: Engine) -> [(&'static str, &'static str); 11] {
+pub const fn hot_statements(engine: Engine) -> [(&'static str, &'static str); 10] {
     let (due, event_due) = match engine {
         Engine::Sqlite => (SQLITE_DUE, SQLITE_EVENT_DUE),
         Engine::Postgres => (POSTGRES_DUE, POSTGRES_EVENT_DUE),
@@ -24,7 +23,6 @@ pub const fn hot_statements(engine: Engine) -> [(&'static str, &'static str); 11
         ("list of a tenant", LIST_OF_TENANT),
         ("open", OPEN),
         ("attention", ATTENTION),
-        ("to a payee", TO_PAYEE),
         ("event due", event_due),
         ("claim of events", claim_events_statement(engine)),
     ]

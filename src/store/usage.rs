@@ -28,8 +28,7 @@ const IN_WINDOW: &str = counting!(
     ""
 );
 /// What was proposed to one payee.
-pub(super) const TO_PAYEE: &str =
-    counting!("SELECT CAST(COALESCE(SUM(amount_minor), 0) AS BIGINT)", "payee_account = $2", "");
+const TO_PAYEE: &str = counting!("SELECT CAST(COALESCE(SUM(amount_minor), 0) AS BIGINT)", "payee_account = $2", "");
 /// The creation of the last payment that must leave the window, oldest first, before so much has left it.
 const LEAVES: &str = counting!(
     "SELECT MIN(created_at) FROM (SELECT created_at, SUM(amount_minor) OVER (ORDER BY created_at) AS gone_minor, \

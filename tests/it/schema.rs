@@ -220,7 +220,6 @@ async fn fill(db: &TestDatabase) {
         ("order_id", "'o' || (n / 2)"),
         ("agent", "'agent-' || (n % 7)"),
         ("created_at", "created_at + n"),
-        ("payee_account", "'payee-' || (n % 50)"),
     ]
     .into();
     let values: Vec<&str> =
@@ -252,7 +251,6 @@ fn arguments(name: &str) -> &'static str {
         "list of an agent" => "'tenant-1', 'agent-1', '', 'q', 20",
         "list of a tenant" => "'tenant-1', '', '', 'q', 20",
         "open" | "attention" => "'acme', '', 20",
-        "to a payee" => "'tenant-1', 'payee-1', 'USD', 1800000000000000, 1900000000000000, 'pay_x'",
         "event due" => "'https://a.example/'",
         "claim of events" => "'lse_1', 1900000000000000, 'https://a.example/', 1800000000000001, 8",
         other => panic!("{other} needs arguments here"),
@@ -298,7 +296,6 @@ async fn hot_statements_read_an_index_and_sort_nothing_big() {
                     "list of an agent" => "payments_by_agent",
                     "list of a tenant" => "payments_by_tenant",
                     "open" => "payments_open",
-                    "to a payee" => "payments_to_payee",
                     "event due" | "claim of events" => "outbox_due",
                     _ => "payments_attention",
                 };
