@@ -26,7 +26,10 @@ pub use id::{
 pub use invariant::{Invariant, broken, broken_by};
 pub use money::{Currency, MAX_MINOR, Money};
 pub use payment::{Attention, Closing, Execution, Notice, Payment, Phase, Stage, Status, Terms};
-pub use policy::{Answer, ApprovalPolicy, Bound, Facts, Level, Limit, Payees, Policy, PolicyFault, Usage, Window};
+pub use policy::{
+    Answer, ApprovalPolicy, Bound, Counts, Facts, Lack, Level, Limit, Payees, Policy, PolicyFault, Proposed, Usage,
+    Window,
+};
 pub use principal::{Principal, Role};
 pub use quorum::{Cast, Standing, Turn, Vote, cast, evaluate, is_requester, lost};
 pub use refusal::{Code, Entry, PaymentRef, Refusal};

@@ -1,16 +1,15 @@
 //! Creating a payment: durable at once, replayed by key, one per order.
 
-use std::collections::BTreeSet;
-
+use super::budget::judged_new;
 use super::decide::can_be_approved;
 use super::replay::{answer_by_order, bind, check_supersedes, replaces, replay};
 use super::{Act, Journal, RACES, lost_race};
 use crate::domain::{
-    Account, ApprovalPolicy, Bound, Code, Currency, Event, Facts, IdempotencyKey, Memo, Money, OrderId, PartyName,
-    Payment, PaymentId, Policy, Principal, Refusal, SignerId, Terms, Timestamp, is_requester,
+    Account, ApprovalPolicy, Code, Currency, Event, Facts, IdempotencyKey, Memo, Money, OrderId, PartyName, Payment,
+    PaymentId, Principal, Refusal, SignerId, Terms, Timestamp, is_requester,
 };
 use crate::proof::{PaymentDocument, b64url, jcs, payment_digest, sha256_hex};
-use crate::store::{AuditNote, Counted, KeyScope, StoredChallenge, Tx};
+use crate::store::{AuditNote, KeyScope, StoredChallenge, Tx};
 use crate::telemetry::trace_context::current_traceparent;
 
 /// A checked request for a payment.
@@ -113,11 +112,7 @@ impl Journal {
 
     async fn try_create(&self, who: &Principal, draft: &Draft) -> Result<Created, Refusal> {
         let mut tx = self.store.begin().await?;
-        // Whole milliseconds: the signed document's times say all of them.
-        let at = tx.now().to_millis();
-        let id = PaymentId::mint(at, self.entropy.u128());
-        let policy = self.policy();
-        let facts = Facts { amount: draft.amount, payee: &draft.payee, agent: &who.client };
+        let id = PaymentId::mint(tx.now(), self.entropy.u128());
         let tenant = who.tenant.as_str();
         let scope = KeyScope { tenant, agent: who.client.as_str(), operation: OPERATION };
         // The order first: a twin's payment that is seen here was committed with its key, so the key is seen below.
@@ -138,7 +133,9 @@ impl Journal {
                 return Ok(created);
             }
         }
-        let ruled = self.rule(&mut tx, who, draft, &policy, &facts).await;
+        let ruled = self.rule(&mut tx, who, draft).await;
+        // Whole milliseconds: the signed document's times say all of them. After any wait for a turn.
+        let at = tx.now().to_millis();
         let terms = match ruled.and_then(|ruling| self.terms(who, draft, id, at, ruling)) {
             Ok(terms) => terms,
             Err(refusal) => {
@@ -180,46 +177,12 @@ impl Journal {
     }
 
     /// Asks the policy: may this be proposed, to whom, who must approve, and does it fit the limits.
-    async fn rule(
-        &self,
-        tx: &mut Tx,
-        who: &Principal,
-        draft: &Draft,
-        policy: &Policy,
-        facts: &Facts<'_>,
-    ) -> Result<Ruling, Refusal> {
-        let name = policy.payees().name_of(draft.payee.as_str())?;
-        let approval = policy.approval(facts)?.clone();
-        self.within_limits(tx, who, policy, facts).await?;
-        Ok(Ruling { approval, payee_name: PartyName::parse("payee_name", name)? })
-    }
-
-    /// Checks every limit that binds, each under its lock, so that proposals at the same moment add up.
-    async fn within_limits(
-        &self,
-        tx: &mut Tx,
-        who: &Principal,
-        policy: &Policy,
-        facts: &Facts<'_>,
-    ) -> Result<(), Refusal> {
-        let tenant = who.tenant.as_str();
-        let limits: Vec<_> = policy
-            .limits(facts)
-            .map(|limit| {
-                let agent = if limit.bound == Bound::Tenant { "" } else { who.client.as_str() };
-                (Counted { tenant, agent }, limit)
-            })
-            .collect();
-        for counted in limits.iter().map(|(counted, _)| *counted).collect::<BTreeSet<_>>() {
-            tx.take_turn(counted).await?;
-        }
-        for (counted, limit) in limits {
-            let span = limit.window.map_or(std::time::Duration::ZERO, |window| window.span);
-            let since = tx.now().plus_micros(0_i64.saturating_sub(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)));
-            let usage = tx.usage(counted, facts.amount.currency().code(), since).await?;
-            limit.admits(facts.amount, usage)?;
-        }
-        Ok(())
+    async fn rule(&self, tx: &mut Tx, who: &Principal, draft: &Draft) -> Result<Ruling, Refusal> {
+        let policy = self.policy();
+        let facts = Facts { amount: draft.amount, payee: &draft.payee, agent: &who.client };
+        let name = PartyName::parse("payee_name", policy.payees().name_of(draft.payee.as_str())?)?;
+        let approval = judged_new(tx, &policy, who.tenant.as_str(), &facts).await?;
+        Ok(Ruling { approval, payee_name: name })
     }
 
     /// *Errors*: what the policy says of these very people: nobody could approve, or not those wished for.

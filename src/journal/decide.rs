@@ -1,10 +1,11 @@
 //! Taking a decision in: verified against our own keys, counted once per person, guarded in the update.
 
+use super::budget::judged_again;
 use super::reading::{decision_bytes, signer_of};
 use super::{Act, Journal, RACES, Selector, lost_race};
 use crate::domain::{
-    Applied, ApprovalPolicy, Choice, Code, DecisionId, Event, Payment, PaymentId, Policy, Principal, Reason, Refusal,
-    SignerId, Standing, TenantId, Terms, Turn, Usage, Vote, apply, cast, evaluate, is_requester, lost,
+    Applied, ApprovalPolicy, Choice, Code, DecisionId, Event, Payment, PaymentId, Principal, Reason, Refusal, SignerId,
+    Standing, TenantId, Terms, Turn, Vote, apply, cast, evaluate, is_requester, lost,
 };
 use crate::proof::{DecisionDocument, PublicKey, claimed_key_id, verify_detached};
 use crate::store::{Guard, PinnedKey, StoredDecision, Tx};
@@ -230,7 +231,7 @@ impl Journal {
         }
         let votes = votes(&standing);
         let current = self.policy();
-        let rule = match allowed(&current, payment) {
+        let rule = match judged_again(tx, &current, payment).await? {
             Ok(rule) => rule,
             Err(refusal) => return Ok(Quorum::Denied(refusal)),
         };
@@ -239,20 +240,6 @@ impl Journal {
             Some(rule) => Quorum::Lost(Box::new(rule.clone())),
         })
     }
-}
-
-/// The rule that the policy in force has for a payment that was proposed earlier.
-///
-/// *Errors*: what it denies the payment with now: a rule, the payee, a limit that it alone exceeds, or
-/// that nobody could approve it.
-fn allowed<'a>(current: &'a Policy, payment: &Payment) -> Result<&'a ApprovalPolicy, Refusal> {
-    let facts = payment.facts();
-    let rule = current.approval(&facts)?;
-    current.payees().name_of(payment.terms.payee_account.as_str())?;
-    // What else is in a window was counted when it was proposed.
-    current.limits(&facts).try_for_each(|limit| limit.admits(facts.amount, Usage::default()))?;
-    can_be_approved(rule, &payment.terms)?;
-    Ok(rule)
 }
 
 /// Whether anybody could approve a payment of these terms under `policy`.

@@ -18,6 +18,7 @@
 
 mod attempt;
 mod audit;
+mod budget;
 mod check;
 mod context;
 mod create;

@@ -21,7 +21,7 @@ impl Journal {
             let binding = KeyBinding {
                 fingerprint: draft.fingerprint.clone(),
                 payment_id: String::new(),
-                refusal: format!("{} {}", refusal.code.as_str(), refusal.message),
+                refusal: written(&refusal),
             };
             if tx.bind_key(scope, key.as_str(), &binding).await? {
                 tx.commit().await?;
@@ -29,6 +29,24 @@ impl Journal {
         }
         Ok(refusal)
     }
+}
+
+/// The arguments that the policy refuses something for.
+const FIELDS: [&str; 3] = ["amount", "currency", "payee"];
+
+/// A refusal as it is kept under a key: `CODE words` or `CODE/field words`.
+fn written(refusal: &Refusal) -> String {
+    let field = refusal.field.map(|field| format!("/{field}")).unwrap_or_default();
+    format!("{}{field} {}", refusal.code.as_str(), refusal.message)
+}
+
+/// The refusal that was written so; `None` when nothing was.
+fn read(kept: &str) -> Option<Refusal> {
+    let (head, message) = kept.split_once(' ')?;
+    let (code, field) = head.split_once('/').map_or((head, None), |(code, field)| (code, Some(field)));
+    let code = Code::ALL.into_iter().find(|known| known.as_str() == code).unwrap_or(Code::PolicyDenied);
+    let field = FIELDS.into_iter().find(|known| field == Some(known));
+    Some(Refusal { field, ..Refusal::new(code, message) })
 }
 
 pub(super) async fn bind(
@@ -62,9 +80,8 @@ pub(super) async fn replay(
             "this idempotency_key was used for another request; use the same key only to repeat the same payment",
         ));
     }
-    if let Some((code, message)) = bound.refusal.split_once(' ') {
-        let code = Code::ALL.into_iter().find(|known| known.as_str() == code).unwrap_or(Code::PolicyDenied);
-        return Err(Refusal::new(code, message));
+    if let Some(refusal) = read(&bound.refusal) {
+        return Err(refusal);
     }
     let id: PaymentId = bound.payment_id.parse()?;
     let payment = tx

@@ -93,6 +93,7 @@ impl Session {
 pub struct Tx {
     session: Session,
     now: Timestamp,
+    shift: i64,
     pub(super) notes: Vec<AuditNote>,
     writes: Writes,
 }
@@ -111,9 +112,18 @@ impl std::ops::DerefMut for Tx {
 }
 
 impl Tx {
-    /// The store's time, read once at the start of the transaction.
+    /// The store's time, read once at the start of the transaction, and again after it has waited for a turn.
     pub const fn now(&self) -> Timestamp {
         self.now
+    }
+
+    /// Reads the time again. On SQLite the wait was over before the first reading.
+    pub(super) async fn read_time(&mut self) -> Result<(), StoreFault> {
+        if let Link::PgTx(tx) = &mut self.session.0 {
+            let now: i64 = sqlx::query_scalar(POSTGRES_NOW).fetch_one(&mut **tx).await?;
+            self.now = Timestamp::from_micros(now).plus_micros(self.shift);
+        }
+        Ok(())
     }
 
     /// Writes the audit entries and commits.
@@ -227,13 +237,20 @@ impl Store {
         match &self.pools {
             Pools::Lite { write, .. } => {
                 let tx = write.begin_with("BEGIN IMMEDIATE").await?;
-                Ok(Tx { session: Session(Link::LiteTx(tx)), now: self.clock.now(), notes: Vec::new(), writes })
+                Ok(Tx {
+                    session: Session(Link::LiteTx(tx)),
+                    now: self.clock.now(),
+                    shift: 0,
+                    notes: Vec::new(),
+                    writes,
+                })
             }
             Pools::Pg { write, .. } => {
                 let mut tx = write.begin().await?;
                 let now: i64 = sqlx::query_scalar(POSTGRES_NOW).fetch_one(&mut *tx).await?;
-                let now = Timestamp::from_micros(now).plus_micros(self.clock.shift());
-                Ok(Tx { session: Session(Link::PgTx(tx)), now, notes: Vec::new(), writes })
+                let shift = self.clock.shift();
+                let now = Timestamp::from_micros(now).plus_micros(shift);
+                Ok(Tx { session: Session(Link::PgTx(tx)), now, shift, notes: Vec::new(), writes })
             }
         }
     }

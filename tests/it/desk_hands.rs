@@ -597,6 +597,18 @@ async fn agents_and_signers_never_reach_the_hands_whatever_the_policy_says() {
         let text = POLICY.replace("\"create_payment\", ", &format!("\"create_payment\", \"{tool}\", "));
         assert!(parse_policy(&text).is_err(), "{tool} is granted to an agent");
     }
+    for tool in tools {
+        for role in ["signer", "auditor"] {
+            let text = POLICY.replace(&format!("\n{role} = ["), &format!("\n{role} = [\"{tool}\", "));
+            assert_ne!(text, POLICY);
+            let fault = parse_policy(&text).unwrap_err().to_string();
+            assert!(fault.contains(tool) && fault.contains("never"), "{tool} is granted to a {role}: {fault}");
+        }
+    }
+    for tool in ["create_payment", "cancel_payment", "resend_notification", "confirm_signing"] {
+        let text = POLICY.replace("\nauditor = [", &format!("\nauditor = [\"{tool}\", "));
+        assert!(parse_policy(&text).is_err(), "{tool} is granted to an auditor");
+    }
 }
 
 #[tokio::test]

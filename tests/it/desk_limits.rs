@@ -6,7 +6,7 @@ use std::time::Duration;
 use countersign::domain::Role;
 use serde_json::{Value, json};
 
-use crate::desk_policy::policy;
+use crate::desk_policy::{policy, under};
 use crate::harness::app::{App, Wishes, each_with};
 use crate::harness::rpc::Answer;
 
@@ -58,7 +58,8 @@ async fn one_payment_and_a_window_are_limited_to_the_cent() {
         assert_eq!(propose(app, "two", "499.99").await.status(), "CREATED");
         let over = propose(app, "three", "0.02").await;
         assert_eq!((over.code().as_str(), &over.body["retryable"]), ("VELOCITY_EXCEEDED", &json!(true)));
-        assert!(over.body["retry_after_ms"].is_u64(), "{}", over.body);
+        let wait = over.body["retry_after_ms"].as_u64().unwrap();
+        assert!((86_000_000..=86_400_000).contains(&wait), "until the first leaves the window: {}", over.body);
         assert_eq!(propose(app, "three", "0.01").await.status(), "CREATED");
         assert_eq!(propose(app, "four", "0.01").await.code(), "VELOCITY_EXCEEDED");
         // A repeat of what was taken in is no new proposal.
@@ -193,6 +194,122 @@ async fn another_currency_agent_or_tenant_is_not_counted() {
         assert_eq!(app.call(&app.other_agent(), "create_payment", order("five", "500.00")).await.status(), "CREATED");
         let elsewhere = app.token("other-tenant", "agent-1", "agent-1", &[Role::Agent]);
         assert_eq!(app.call(&elsewhere, "create_payment", order("six", "500.00")).await.status(), "CREATED");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_agent_pays_only_in_its_currencies_and_to_its_payees() {
+    // What the limit of an amount leaves open, `currencies` closes.
+    let limits = format!(
+        "{DAILY}currencies = [\"USD\"]\n[[limit]]\nid = \"supplier\"\nbinds = \"agent:agent-2\"\npayees = [\"acct-2\"]\n"
+    );
+    each_with(limited(&limits), async |app: &mut App| {
+        let pay = async |token: String, name: &str, currency: &str, payee: &str| {
+            let arguments = json!({"order_id": name, "amount": "100", "currency": currency, "payee": payee});
+            app.call(&token, "create_payment", arguments).await
+        };
+        for (token, currency, payee, code, field) in [
+            (app.agent(), "EUR", "acct-1", "POLICY_DENIED", "currency"),
+            (app.agent(), "JPY", "acct-1", "POLICY_DENIED", "currency"),
+            (app.other_agent(), "EUR", "acct-2", "POLICY_DENIED", "currency"),
+            (app.other_agent(), "USD", "acct-1", "PAYEE_NOT_ALLOWED", "payee"),
+            (app.other_agent(), "USD", "ACCT-2", "PAYEE_NOT_ALLOWED", "payee"),
+        ] {
+            let refused = pay(token, "refused", currency, payee).await;
+            assert_eq!((refused.code().as_str(), refused.text("field")), (code, field), "{}", refused.body);
+            assert_eq!(refused.body["retryable"], false);
+            assert!(!refused.body.to_string().contains("acct-"), "no account is given away: {}", refused.body);
+        }
+        let unnamed = app.call(&app.other_agent(), "create_payment", order("unnamed", "1.00")).await;
+        assert_eq!(unnamed.code(), "PAYEE_NOT_ALLOWED", "the configured payee is judged as well");
+        assert_eq!((app.rows("payments").await, app.rows("budget_turns").await), (0, 0));
+        assert_eq!(pay(app.agent(), "one", "USD", "acct-1").await.status(), "CREATED");
+        assert_eq!(pay(app.other_agent(), "two", "USD", "acct-2").await.status(), "CREATED");
+    })
+    .await;
+}
+
+/// What a refusal says of when to come again.
+fn wait_of(answer: &Answer) -> Duration {
+    assert_eq!(answer.code(), "VELOCITY_EXCEEDED", "{}", answer.body);
+    Duration::from_millis(answer.body["retry_after_ms"].as_u64().unwrap())
+}
+
+#[tokio::test]
+async fn a_full_window_says_when_it_has_room_and_then_it_has() {
+    let limits = format!(
+        "{}[[limit]]\nid = \"count\"\nbinds = \"tenant\"\ncurrency = \"USD\"\nwindow_hours = 2\nwindow_count = 3\n",
+        DAILY.replace("per_payment = \"500.00\"\n", "")
+    );
+    // Orders that nobody signs stay open here, so that they count on.
+    let wishes = limited(&limits).config(|config| config.payments.expires_after_s = 400_000);
+    each_with(wishes, async |app: &mut App| {
+        assert_eq!(propose(app, "one", "300.00").await.status(), "CREATED");
+        app.clock.advance(3_600_000_000);
+        assert_eq!(propose(app, "two", "200.00").await.status(), "CREATED");
+        assert_eq!(propose(app, "three", "400.00").await.status(), "CREATED");
+        let hours = |wait: Duration| wait.as_secs().div_ceil(3_600);
+        assert_eq!(hours(wait_of(&propose(app, "four", "100.00").await)), 1);
+        assert_eq!(hours(wait_of(&propose(app, "four", "100.01").await)), 23, "until the oldest has gone");
+        assert_eq!(hours(wait_of(&propose(app, "four", "400.01").await)), 24, "one more must go");
+        app.clock.advance(3_600_000_000);
+        for (name, amount) in [("five", "400.00"), ("six", "400.01")] {
+            let wait = wait_of(&propose(app, name, amount).await);
+            app.clock.advance(i64::try_from(wait.as_micros()).unwrap() - 60_000_000);
+            let soon = wait_of(&propose(app, name, amount).await);
+            assert!(soon <= Duration::from_mins(1), "{soon:?}");
+            app.clock.advance(i64::try_from(soon.as_micros()).unwrap());
+            assert_eq!(propose(app, name, amount).await.status(), "CREATED", "{name}");
+            app.cancel(name).await;
+        }
+        assert_eq!(propose(app, "never", "1000.01").await.code(), "MANDATE_EXCEEDED");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_window_made_narrower_calls_off_what_came_last_and_no_reservation_counts_against_itself() {
+    each_with(limited(DAILY), async |app: &mut App| {
+        for name in ["first", "second"] {
+            propose(app, name, "500.00").await;
+            app.sign(name).await;
+        }
+        // Full to the cent: what was signed is carried out all the same.
+        under(app, policy(DAILY)).await;
+        for name in ["first", "second"] {
+            assert_eq!(app.status(name).await.status(), "EXECUTED", "{name}");
+        }
+        app.pass(Duration::from_hours(25)).await;
+        for name in ["third", "called-off", "fourth", "fifth"] {
+            propose(app, name, "250.00").await;
+            if name != "called-off" {
+                app.sign(name).await;
+            }
+        }
+        app.cancel("called-off").await;
+        under(app, policy(&DAILY.replace("\"1000.00\"", "\"500.00\""))).await;
+        for (name, status, reason) in
+            [("third", "EXECUTED", ""), ("fourth", "EXECUTED", ""), ("fifth", "CANCELLED", "velocity_exceeded")]
+        {
+            let now = app.payment(name).await;
+            assert_eq!((now.status.as_str(), now.reason.as_str()), (status, reason), "{name}");
+        }
+        let id = app.payment("fifth").await.terms.payment_id.to_string();
+        app.settle().await;
+        assert_eq!(app.requests(&id).await, 0, "the process with the old file does not revive it");
+        // Payments are counted as well, each agent's by itself.
+        app.pass(Duration::from_hours(25)).await;
+        propose(app, "sixth", "1.00").await;
+        propose(app, "seventh", "1.00").await;
+        app.call(&app.other_agent(), "create_payment", order("eighth", "1.00")).await;
+        for name in ["sixth", "seventh", "eighth"] {
+            app.sign(name).await;
+        }
+        under(app, policy(&DAILY.replace("window_amount = \"1000.00\"", "window_count = 1"))).await;
+        for (name, status) in [("sixth", "EXECUTED"), ("seventh", "CANCELLED"), ("eighth", "EXECUTED")] {
+            assert_eq!(app.payment(name).await.status.as_str(), status, "{name}");
+        }
     })
     .await;
 }

@@ -56,7 +56,7 @@ fn have(answer: &Answer) -> (u64, u64) {
 }
 
 /// The policy changes on another process: the same database, its own file.
-async fn under(app: &mut App, text: String) {
+pub(crate) async fn under(app: &mut App, text: String) {
     app.change_policy(text);
     let other = app.another(None).await;
     settle(&other).await;
@@ -155,7 +155,6 @@ only_known = true
 denied = ["acct-frozen"]
 [payees.known]
 acct-1 = "ACME GmbH"
-acct-frozen = "Frozen Ltd"
 acct-of-nobody = "Nobody"
 "#;
     each_with(ruled(rules), async |app: &mut App| {
@@ -315,6 +314,16 @@ async fn a_policy_that_denies_by_now_calls_a_signed_payment_off() {
         ("frozen", "[payees]\ndenied = [\"demo-payee-001\"]\n".to_owned(), "payee_not_allowed"),
         ("unknown", "[payees]\nonly_known = true\n".to_owned(), "payee_not_allowed"),
         ("limited", limit.to_owned(), "mandate_exceeded"),
+        (
+            "currency",
+            "[[limit]]\nid = \"euros\"\nbinds = \"tenant\"\ncurrencies = [\"EUR\"]\n".to_owned(),
+            "policy_denied",
+        ),
+        (
+            "payee",
+            "[[limit]]\nid = \"one\"\nbinds = \"agent:agent-1\"\npayees = [\"acct-9\"]\n".to_owned(),
+            "payee_not_allowed",
+        ),
     ];
     each_with(ruled(""), async |app: &mut App| {
         for (order, rest, reason) in &cases {

@@ -19,6 +19,7 @@ mod desk_hands;
 mod desk_keys;
 mod desk_limits;
 mod desk_policy;
+mod desk_sums;
 mod domain_invariants;
 mod domain_outcomes;
 mod domain_policy;

@@ -1,166 +1,82 @@
-//! The policy file as it is written: read, checked, and refused with a place and a reason.
+//! Reading a policy file: checked whole, and refused with a line and a reason.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use serde::Deserialize;
+use toml::Spanned;
 
 use super::approval::{ApprovalPolicy, Level};
-use super::limit::{Bound, Limit, Payees, Window};
+use super::fault::{Lines, PolicyFault};
+use super::limit::Payees;
+use super::limit_file::{hours, limit};
 use super::rule::{Outcome, Rule};
-use super::{AGENT_NEVER, Policy};
+use super::text::{LevelText, Number, PayeesText, PolicyText, RuleText, Word};
+use super::{NEVER, Policy};
 use crate::domain::id::{AgentId, SignerId};
 use crate::domain::money::{Currency, Money};
 use crate::domain::principal::Role;
 use crate::domain::refusal::Refusal;
 use crate::domain::text::{Account, PartyName};
 
-/// A policy file that can't be used: where and why.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("policy: {0}")]
-pub struct PolicyFault(String);
-
-fn fault<T>(place: &str, why: impl std::fmt::Display) -> Result<T, PolicyFault> {
-    Err(PolicyFault(format!("{place}: {why}")))
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PolicyText {
-    id: String,
-    version: String,
-    roles: BTreeMap<String, BTreeSet<String>>,
-    groups: BTreeMap<String, BTreeSet<String>>,
-    approval: ApprovalText,
-    #[serde(default)]
-    rule: Vec<RuleText>,
-    #[serde(default)]
-    limit: Vec<LimitText>,
-    #[serde(default)]
-    payees: PayeesText,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ApprovalText {
-    group: String,
-    required: u32,
-    #[serde(default = "yes")]
-    any_reject: bool,
-    #[serde(default)]
-    principal_may_sign: bool,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LevelText {
-    group: String,
-    required: u32,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RuleText {
-    id: String,
-    #[serde(default)]
-    currency: Option<String>,
-    #[serde(default)]
-    amount_at_least: Option<String>,
-    #[serde(default)]
-    amount_below: Option<String>,
-    #[serde(default)]
-    payees: BTreeSet<String>,
-    #[serde(default)]
-    agents: BTreeSet<String>,
-    #[serde(default)]
-    deny: bool,
-    #[serde(default)]
-    levels: Vec<LevelText>,
-    #[serde(default = "yes")]
-    any_reject: bool,
-    #[serde(default)]
-    principal_may_sign: bool,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LimitText {
-    id: String,
-    binds: String,
-    currency: String,
-    #[serde(default)]
-    per_payment: Option<String>,
-    #[serde(default)]
-    window_hours: Option<u64>,
-    #[serde(default)]
-    window_amount: Option<String>,
-    #[serde(default)]
-    window_count: Option<u32>,
-    #[serde(default)]
-    open: Option<u32>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PayeesText {
-    #[serde(default)]
-    only_known: bool,
-    #[serde(default)]
-    denied: BTreeSet<String>,
-    #[serde(default)]
-    known: BTreeMap<String, String>,
-}
-
-const fn yes() -> bool {
-    true
-}
-
 /// Reads and checks a policy file; `tools` are the names that a role may be granted.
 pub(super) fn parse(text: &str, tools: &[&str]) -> Result<Policy, PolicyFault> {
-    let file: PolicyText = toml::from_str(text).map_err(|err| {
-        let line = err.span().and_then(|span| text.get(..span.start)).map_or(1, |head| head.matches('\n').count() + 1);
-        PolicyFault(format!("line {line}: {}", err.message()))
-    })?;
-    let granted = roles(file.roles, tools)?;
+    let at = Lines(text);
+    let file: PolicyText = toml::from_str(text).map_err(|err| at.unread(&err))?;
+    for (key, word) in [("id", &file.id), ("version", &file.version)] {
+        plain(at, key, word)?;
+    }
+    let granted = roles(at, &file.roles, tools)?;
+    let mut groups = BTreeMap::new();
     for (group, people) in &file.groups {
-        if let Some(person) = people.iter().find(|person| person.parse::<SignerId>().is_err()) {
-            return fault(&format!("[groups] {group}"), format_args!("{person:?} is not a signer's name"));
-        }
+        let place = format!("[groups] {}", group.get_ref());
+        plain(at, "[groups]", group)?;
+        let is_signer = |name: &str| name.parse::<SignerId>().is_ok();
+        let people = named(at, &place, people, is_signer, "is not a signer's name")?;
+        groups.insert(group.get_ref().as_str(), people);
     }
-    let reader = Reader { id: &file.id, version: &file.version, groups: &file.groups };
+    let reader = Reader { at, id: file.id.get_ref(), version: file.version.get_ref(), groups };
     let approval = &file.approval;
-    let default = [LevelText { group: approval.group.clone(), required: approval.required }];
-    let default =
-        reader.approval("[approval]", "default", &default, approval.any_reject, approval.principal_may_sign)?;
-    let mut seen = BTreeSet::new();
-    let mut rules = Vec::new();
-    for rule in &file.rule {
-        if !seen.insert(rule.id.clone()) || rule.id == "default" {
-            return fault("[[rule]] id", format_args!("{:?} is taken", rule.id));
+    let level = [(&approval.group, &approval.required)];
+    let default = reader.approval("[approval]", "default", &level, approval.any_reject, approval.principal_may_sign)?;
+    let mut rules: Vec<Rule> = Vec::new();
+    for text in &file.rule {
+        let rule = reader.rule(text)?;
+        if rule.id == "default" || rules.iter().any(|earlier| earlier.id == rule.id) {
+            return at.fault(&text.id, format_args!("[[rule]] id: {:?} is taken", rule.id));
         }
-        rules.push(reader.rule(rule)?);
+        reached(at, text, &rule, &rules)?;
+        rules.push(rule);
     }
-    let limits = file.limit.iter().map(limit).collect::<Result<Vec<_>, _>>()?;
-    let payees = payees(file.payees)?;
+    let payees = payees(at, &file.payees)?;
+    let mut limits: Vec<super::Limit> = Vec::new();
+    for text in &file.limit {
+        let limit = limit(at, text, &payees)?;
+        if limits.iter().any(|earlier| earlier.id == limit.id) {
+            return at.fault(&text.id, format_args!("[[limit]] id: {:?} is taken", limit.id));
+        }
+        limits.push(limit);
+    }
     Ok(Policy { roles: granted, default, rules, limits, payees })
 }
 
 fn roles(
-    written: BTreeMap<String, BTreeSet<String>>,
+    at: Lines<'_>,
+    written: &Spanned<BTreeMap<Word, Vec<Word>>>,
     tools: &[&str],
 ) -> Result<BTreeMap<Role, BTreeSet<String>>, PolicyFault> {
+    if written.get_ref().is_empty() {
+        return at.fault(written, "[roles]: grants nothing to anybody; name the tools of each role");
+    }
     let mut roles = BTreeMap::new();
-    for (name, granted) in written {
-        let place = format!("[roles] {name}");
-        let Some(role) = Role::from_name(&name) else {
-            return fault(&place, "is not a role (agent, signer, operator, auditor)");
+    for (name, granted) in written.get_ref() {
+        let place = format!("[roles] {}", name.get_ref());
+        let Some(role) = Role::from_name(name.get_ref()) else {
+            return at.fault(name, format_args!("{place}: is not a role (agent, signer, operator, auditor)"));
         };
-        if let Some(tool) = granted.iter().find(|tool| !tools.contains(&tool.as_str())) {
-            return fault(&place, format_args!("{tool:?} is not a tool"));
-        }
-        let signs = granted.iter().find(|tool| role == Role::Agent && AGENT_NEVER.contains(&tool.as_str()));
-        if let Some(tool) = signs {
-            return fault(&place, format_args!("{tool:?} can never be granted to an agent"));
+        let granted = each(at, &place, granted, |tool| tools.contains(&tool), "is not a tool")?;
+        let never =
+            |tool: &&String| NEVER.iter().any(|(named, tools)| *named == role && tools.contains(&tool.as_str()));
+        if let Some(tool) = granted.iter().find(never) {
+            return at.fault(name, format_args!("{place}: {tool:?} can never be granted to this role"));
         }
         roles.insert(role, granted);
     }
@@ -169,9 +85,10 @@ fn roles(
 
 /// What rules and the default share.
 struct Reader<'a> {
+    at: Lines<'a>,
     id: &'a str,
     version: &'a str,
-    groups: &'a BTreeMap<String, BTreeSet<String>>,
+    groups: BTreeMap<&'a str, BTreeSet<String>>,
 }
 
 impl Reader<'_> {
@@ -179,14 +96,15 @@ impl Reader<'_> {
         &self,
         place: &str,
         rule: &str,
-        levels: &[LevelText],
+        levels: &[(&Word, &Number)],
         any_reject: bool,
         principal: bool,
     ) -> Result<ApprovalPolicy, PolicyFault> {
         let mut checked: Vec<Level> = Vec::new();
-        for level in levels {
-            let Some(signers) = self.groups.get(&level.group) else {
-                return fault(place, format_args!("there is no group {:?}", level.group));
+        for (group, required) in levels {
+            let name = group.get_ref();
+            let Some(signers) = self.groups.get(name.as_str()) else {
+                return self.at.fault(group, format_args!("{place}: there is no group {name:?}"));
             };
             // A person counts once over all levels: whoever earlier levels may use up is not there for this one.
             let used: usize = checked
@@ -197,23 +115,16 @@ impl Reader<'_> {
                 })
                 .sum();
             let people = u32::try_from(signers.len().saturating_sub(used)).unwrap_or(u32::MAX);
-            if level.required == 0 || level.required > people {
-                return fault(
-                    place,
+            let count = *required.get_ref();
+            if count == 0 || count > people {
+                return self.at.fault(
+                    required,
                     format_args!(
-                        "required: must be 1 to {people}, the people that {:?} has for this level",
-                        level.group
+                        "{place}: required: must be 1 to {people}, the people that {name:?} has for this level"
                     ),
                 );
             }
-            checked.push(Level {
-                group: level.group.clone(),
-                required: level.required.to_string(),
-                signers: signers.clone(),
-            });
-        }
-        if checked.is_empty() {
-            return fault(place, "levels: name at least one group");
+            checked.push(Level { group: name.clone(), required: count.to_string(), signers: signers.clone() });
         }
         Ok(ApprovalPolicy {
             id: self.id.to_owned(),
@@ -226,91 +137,135 @@ impl Reader<'_> {
     }
 
     fn rule(&self, text: &RuleText) -> Result<Rule, PolicyFault> {
-        let place = format!("[[rule]] {}", text.id);
-        let currency = text.currency.as_deref().map(|code| currency(&place, code)).transpose()?;
-        let bound = |amount: &Option<String>| match (amount, currency) {
+        let (at, id) = (self.at, text.id.get_ref());
+        plain(at, "[[rule]] id", &text.id)?;
+        let place = format!("[[rule]] {id}");
+        let currency = text.currency.as_ref().map(|code| currency(at, &place, code)).transpose()?;
+        let bound = |amount: &Option<Word>| match (amount, currency) {
             (None, _) => Ok(None),
-            (Some(_), None) => fault(&place, "an amount needs a currency beside it"),
-            (Some(digits), Some(currency)) => money(&place, digits, currency).map(Some),
+            (Some(digits), None) => at.fault(digits, format_args!("{place}: an amount needs a currency beside it")),
+            (Some(digits), Some(currency)) => money(at, &place, digits, currency).map(Some),
         };
         let (at_least, below) = (bound(&text.amount_at_least)?, bound(&text.amount_below)?);
-        if let Some(account) = text.payees.iter().find(|account| Account::parse("payee", account).is_err()) {
-            return fault(&place, format_args!("payees: {account:?} is not an account"));
+        if let (Some(word), Some(least), Some(limit)) = (&text.amount_below, at_least, below)
+            && least.minor() >= limit.minor()
+        {
+            return at.fault(word, format_args!("{place}: no amount is at least {least} and below {limit}"));
         }
-        if let Some(agent) = text.agents.iter().find(|agent| agent.parse::<AgentId>().is_err()) {
-            return fault(&place, format_args!("agents: {agent:?} is not an agent's name"));
-        }
-        let outcome = match (text.deny, text.levels.is_empty()) {
-            (true, true) => Outcome::Deny,
-            (false, false) => Outcome::Require(self.approval(
-                &place,
-                &text.id,
-                &text.levels,
-                text.any_reject,
-                text.principal_may_sign,
-            )?),
-            (true, false) | (false, true) => return fault(&place, "give either deny = true or levels"),
+        let sum = match &text.sum_hours {
+            Some(word) if at_least.is_none() && below.is_none() => {
+                return at
+                    .fault(word, format_args!("{place}: sum_hours needs amount_at_least or amount_below beside it"));
+            }
+            Some(word) => Some(hours(at, &format!("{place}: sum_hours"), word)?),
+            None => None,
         };
-        Ok(Rule {
-            id: text.id.clone(),
-            currency,
-            at_least,
-            below,
-            payees: text.payees.clone(),
-            agents: text.agents.clone(),
-            outcome,
-        })
+        let list = |words: &Option<super::text::Words>, what: &str, fits: fn(&str) -> bool, why: &str| {
+            let place = format!("{place}: {what}");
+            words.as_ref().map(|words| named(at, &place, words, fits, why)).transpose().map(Option::unwrap_or_default)
+        };
+        let payees = list(&text.payees, "payees", is_account, "is not an account")?;
+        let agents = list(&text.agents, "agents", |name| name.parse::<AgentId>().is_ok(), "is not an agent's name")?;
+        let outcome = self.outcome(&place, text)?;
+        Ok(Rule { id: id.clone(), currency, at_least, below, sum, payees, agents, outcome })
     }
-}
 
-fn limit(text: &LimitText) -> Result<Limit, PolicyFault> {
-    let place = format!("[[limit]] {}", text.id);
-    let bound = match text.binds.as_str() {
-        "tenant" => Bound::Tenant,
-        "each_agent" => Bound::EachAgent,
-        named => match named.strip_prefix("agent:").and_then(|name| name.parse().ok()) {
-            Some(agent) => Bound::Agent(agent),
-            None => return fault(&place, "binds: must be \"tenant\", \"each_agent\" or \"agent:NAME\""),
-        },
-    };
-    let currency = currency(&place, &text.currency)?;
-    let amount = |digits: &Option<String>| digits.as_deref().map(|digits| money(&place, digits, currency)).transpose();
-    let window = match (text.window_hours, amount(&text.window_amount)?, text.window_count) {
-        (None, None, None) => None,
-        (Some(hours @ 1..=8_784), amount, count) if amount.is_some() || count.is_some() => {
-            Some(Window { span: Duration::from_secs(hours.saturating_mul(3_600)), amount, count })
+    fn outcome(&self, place: &str, text: &RuleText) -> Result<Outcome, PolicyFault> {
+        if text.deny != text.levels.is_empty() {
+            return self.at.fault(&text.id, format_args!("{place}: give either deny = true or levels"));
         }
-        _ => return fault(&place, "a window needs window_hours (1 to 8784) and window_amount or window_count"),
-    };
-    let limit = Limit {
-        id: text.id.clone(),
-        bound,
-        currency,
-        per_payment: amount(&text.per_payment)?,
-        window,
-        open: text.open,
-    };
-    if limit.per_payment.is_none() && limit.window.is_none() && limit.open.is_none() {
-        return fault(&place, "limits nothing: give per_payment, a window or open");
+        let answers = [&text.any_reject, &text.principal_may_sign];
+        if let Some(answer) = answers.into_iter().flatten().next().filter(|_| text.deny) {
+            return self.at.fault(answer, format_args!("{place}: says who signs what it denies"));
+        }
+        if text.deny {
+            return Ok(Outcome::Deny);
+        }
+        let levels: Vec<_> = text.levels.iter().map(|LevelText { group, required }| (group, required)).collect();
+        let any_reject = text.any_reject.as_ref().is_none_or(|answer| *answer.get_ref());
+        let principal = text.principal_may_sign.as_ref().is_some_and(|answer| *answer.get_ref());
+        self.approval(place, text.id.get_ref(), &levels, any_reject, principal).map(Outcome::Require)
     }
-    Ok(limit)
 }
 
-fn payees(text: PayeesText) -> Result<Payees, PolicyFault> {
+/// Refuses a rule that asks for approvals and never gets to: an earlier one takes what it speaks of.
+///
+/// One that a rule with `deny` covers is let be, so that a line at the top can stop everything for a while.
+fn reached(at: Lines<'_>, text: &RuleText, rule: &Rule, earlier: &[Rule]) -> Result<(), PolicyFault> {
+    let Some(before) = earlier.iter().find(|before| before.takes_from(rule)) else { return Ok(()) };
+    let why = if before.covers(rule) { "is never asked" } else { "does not see the sum of what is small enough" };
+    at.fault(&text.id, format_args!("[[rule]] {}: {why}: rule {:?} comes before it", rule.id, before.id))
+}
+
+fn payees(at: Lines<'_>, text: &PayeesText) -> Result<Payees, PolicyFault> {
+    let denied = each(at, "[payees] denied", &text.denied, is_account, "is not an account")?;
+    let mut known = Vec::new();
     for (account, name) in &text.known {
-        let usable =
-            Account::parse("payee", account).is_ok() && !name.is_empty() && PartyName::parse("name", name).is_ok();
-        if !usable {
-            return fault("[payees.known]", format_args!("{account:?} is not an account with a plain name"));
+        let account_text = account.get_ref();
+        let plain_name = !name.get_ref().is_empty() && PartyName::parse("name", name.get_ref()).is_ok();
+        if !is_account(account_text) || !plain_name {
+            return at
+                .fault(account, format_args!("[payees.known]: {account_text:?} is not an account with a plain name"));
+        }
+        if denied.contains(account_text) {
+            return at.fault(account, format_args!("[payees.known]: {account_text:?} is denied as well"));
+        }
+        known.push((account_text.clone(), name.get_ref().clone()));
+    }
+    Ok(Payees { known, only_known: text.only_known, denied })
+}
+
+pub(super) fn is_account(text: &str) -> bool {
+    Account::parse("payee", text).is_ok()
+}
+
+/// A name that is shown and signed: not empty, plain text.
+pub(super) fn plain(at: Lines<'_>, place: &str, word: &Word) -> Result<(), PolicyFault> {
+    match PartyName::parse("name", word.get_ref()) {
+        Ok(_) if !word.get_ref().is_empty() => Ok(()),
+        _ => at.fault(word, format_args!("{place}: must be plain text of 1 to 128 characters")),
+    }
+}
+
+/// The entries of a list: each fits, none stands there twice.
+fn each(
+    at: Lines<'_>,
+    place: &str,
+    words: &[Word],
+    fits: impl Fn(&str) -> bool,
+    why: &str,
+) -> Result<BTreeSet<String>, PolicyFault> {
+    let mut entries = BTreeSet::new();
+    for word in words {
+        if !fits(word.get_ref()) {
+            return at.fault(word, format_args!("{place}: {:?} {why}", word.get_ref()));
+        }
+        if !entries.insert(word.get_ref().clone()) {
+            return at.fault(word, format_args!("{place}: {:?} is there twice", word.get_ref()));
         }
     }
-    Ok(Payees { known: text.known.into_iter().collect(), only_known: text.only_known, denied: text.denied })
+    Ok(entries)
 }
 
-fn currency(place: &str, code: &str) -> Result<Currency, PolicyFault> {
-    code.parse().or_else(|refusal: Refusal| fault(place, refusal.message))
+/// The same of a list that must not be empty: it would be taken for nobody by one reader, for everybody by another.
+pub(super) fn named(
+    at: Lines<'_>,
+    place: &str,
+    words: &Spanned<Vec<Word>>,
+    fits: impl Fn(&str) -> bool,
+    why: &str,
+) -> Result<BTreeSet<String>, PolicyFault> {
+    if words.get_ref().is_empty() {
+        return at.fault(words, format_args!("{place}: name at least one"));
+    }
+    each(at, place, words.get_ref(), fits, why)
 }
 
-fn money(place: &str, digits: &str, currency: Currency) -> Result<Money, PolicyFault> {
-    Money::parse(digits, currency).or_else(|refusal| fault(place, refusal.message))
+pub(super) fn currency(at: Lines<'_>, place: &str, code: &Word) -> Result<Currency, PolicyFault> {
+    code.get_ref().parse().or_else(|refusal: Refusal| at.fault(code, format_args!("{place}: {}", refusal.message)))
+}
+
+pub(super) fn money(at: Lines<'_>, place: &str, digits: &Word, currency: Currency) -> Result<Money, PolicyFault> {
+    Money::parse(digits.get_ref(), currency)
+        .or_else(|refusal| at.fault(digits, format_args!("{place}: {}", refusal.message)))
 }

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::rule::Facts;
 use crate::domain::id::AgentId;
 use crate::domain::money::{Currency, Money};
 use crate::domain::refusal::{Code, Refusal};
@@ -29,8 +30,12 @@ pub struct Limit {
     pub id: String,
     /// Whom it binds.
     pub bound: Bound,
+    /// The only currencies that may be paid in; any when absent.
+    pub currencies: Option<Vec<Currency>>,
+    /// The only accounts that may be paid; any when absent.
+    pub payees: Option<BTreeSet<String>>,
     /// The currency its amounts are in, and the only one it counts.
-    pub currency: Currency,
+    pub currency: Option<Currency>,
     /// The most for one payment.
     pub per_payment: Option<Money>,
     /// The rolling window.
@@ -61,27 +66,73 @@ pub struct Usage {
     pub open: u32,
 }
 
+impl Usage {
+    /// Nothing fits beside it: what is taken when nobody counted.
+    pub(super) const FULL: Self = Self { amount_minor: i64::MAX, count: u32::MAX, open: u32::MAX };
+}
+
+/// What must leave a window before a payment fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lack {
+    /// Minor units.
+    pub amount_minor: i64,
+    /// Payments.
+    pub count: u32,
+}
+
 impl Limit {
-    /// Whether it binds a payment of `agent` in `currency`.
-    pub fn binds(&self, agent: &AgentId, currency: Currency) -> bool {
-        let who = match &self.bound {
+    /// Whether it binds payments of `agent`.
+    pub fn binds(&self, agent: &AgentId) -> bool {
+        match &self.bound {
             Bound::Tenant | Bound::EachAgent => true,
             Bound::Agent(named) => named == agent,
-        };
-        who && self.currency == currency
+        }
+    }
+
+    /// Whether it counts payments in `currency`: what they add up to, or how many are open.
+    pub fn counts(&self, currency: Currency) -> bool {
+        self.currency == Some(currency) && (self.window.is_some() || self.open.is_some())
+    }
+
+    /// Whether it limits anything but currencies and payees.
+    pub(super) const fn counts_amounts(&self) -> bool {
+        self.per_payment.is_some() || self.window.is_some() || self.open.is_some()
+    }
+
+    /// Whether a payment may be in this currency and go to this payee.
+    ///
+    /// *Errors*: `POLICY_DENIED` for the currency, `PAYEE_NOT_ALLOWED`.
+    pub(super) fn permits(&self, facts: &Facts<'_>) -> Result<(), Refusal> {
+        let (name, currency) = (&self.id, facts.amount.currency());
+        if self.currencies.as_ref().is_some_and(|allowed| !allowed.contains(&currency)) {
+            let why = format_args!("{currency} is not one that limit {name:?} allows");
+            return Err(Refusal::of_field(Code::PolicyDenied, "currency", why));
+        }
+        if self.payees.as_ref().is_some_and(|allowed| !allowed.contains(facts.payee.as_str())) {
+            let why = format_args!("is not an account that limit {name:?} allows");
+            return Err(Refusal::of_field(Code::PayeeNotAllowed, "payee", why));
+        }
+        Ok(())
     }
 
     /// Whether a further payment of `amount` fits.
     ///
-    /// *Errors*: `MANDATE_EXCEEDED` for one payment or too many open, `VELOCITY_EXCEEDED` for a window.
+    /// *Errors*: `MANDATE_EXCEEDED` for what never fits or too many open, `VELOCITY_EXCEEDED` for a window.
     pub fn admits(&self, amount: Money, usage: Usage) -> Result<(), Refusal> {
+        if self.currency != Some(amount.currency()) {
+            return Ok(());
+        }
         let name = &self.id;
+        let too_large = |allows: &str| {
+            let why = format_args!("is more than limit {name:?} allows {allows}");
+            Err(Refusal::of_field(Code::MandateExceeded, "amount", why))
+        };
         if self.per_payment.is_some_and(|most| amount.minor() > most.minor()) {
-            return Err(Refusal::of_field(
-                Code::MandateExceeded,
-                "amount",
-                format_args!("is more than limit {name:?} allows for one payment"),
-            ));
+            return too_large("for one payment");
+        }
+        // No wait helps: it would not fit an empty window either.
+        if self.window.and_then(|window| window.amount).is_some_and(|most| amount.minor() > most.minor()) {
+            return too_large("for its whole window");
         }
         if self.open.is_some_and(|most| usage.open >= most) {
             return Err(Refusal::new(
@@ -89,21 +140,24 @@ impl Limit {
                 format!("limit {name:?} allows no more open payments; let some end first"),
             ));
         }
-        let Some(window) = self.window else { return Ok(()) };
-        let over = || {
-            Err(Refusal::new(
+        match (self.window, self.lack(amount, usage)) {
+            (Some(window), Some(_)) => Err(Refusal::new(
                 Code::VelocityExceeded,
                 format!("limit {name:?} is used up for now; it counts the last {} hours", window.span.as_secs() / 3600),
-            ))
+            )),
+            (_, None) | (None, _) => Ok(()),
+        }
+    }
+
+    /// What must leave the window before a payment of `amount` fits; `None` when it does.
+    pub fn lack(&self, amount: Money, usage: Usage) -> Option<Lack> {
+        let window = self.window?;
+        let over = |most: Money| usage.amount_minor.saturating_add(amount.minor()).saturating_sub(most.minor()).max(0);
+        let lack = Lack {
+            amount_minor: window.amount.map_or(0, over),
+            count: window.count.map_or(0, |most| usage.count.saturating_add(1).saturating_sub(most)),
         };
-        if window.count.is_some_and(|most| usage.count >= most) {
-            return over();
-        }
-        let total = usage.amount_minor.checked_add(amount.minor());
-        if window.amount.is_some_and(|most| total.is_none_or(|total| total > most.minor())) {
-            return over();
-        }
-        Ok(())
+        (lack.amount_minor > 0 || lack.count > 0).then_some(lack)
     }
 }
 

@@ -2,19 +2,24 @@
 //!
 //! Data, judged by pure code: a file is checked whole before any of it is in force. DENY beats
 //! REQUIRE; of several rules that match, the first that asks for approvals counts; where none
-//! matches, the default group is asked. Nothing is approved by itself.
+//! matches, the default group is asked. Nothing is approved by itself. What else counts (in windows,
+//! to the same payee) is counted by the caller and handed in as [`Counts`].
 
 mod approval;
+mod fault;
 mod file;
 mod limit;
+mod limit_file;
 mod rule;
+mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 pub use approval::{Answer, ApprovalPolicy, Level};
-pub use file::PolicyFault;
-pub use limit::{Bound, Limit, Payees, Usage, Window};
-pub use rule::Facts;
+pub use fault::PolicyFault;
+pub use limit::{Bound, Lack, Limit, Payees, Usage, Window};
+pub use rule::{Facts, Proposed};
 
 use super::principal::Role;
 use super::refusal::{Code, Refusal};
@@ -30,11 +35,24 @@ pub struct Policy {
     payees: Payees,
 }
 
+/// What else counts when a payment is judged.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// What was proposed to the same payee, for [`Policy::sums`].
+    pub proposed: Proposed,
+    /// What counts against each limit, by its id.
+    pub used: BTreeMap<String, Usage>,
+    /// The rule that a payment was proposed under, when it is judged again. What a sum asked for once is
+    /// asked for still, whatever was called off meanwhile.
+    pub asked: Option<String>,
+}
+
 impl Policy {
     /// Reads and checks a policy file.
     ///
-    /// *Errors*: the place and reason of the first fault: syntax, an unknown key, an unknown role or
-    /// group, an agent that could sign, a quorum that can't be reached, a limit that limits nothing.
+    /// *Errors*: the line and reason of the first fault: syntax, an unknown key, an unknown role or
+    /// group, an agent that could sign, a quorum that can't be reached, a rule that is never asked, a
+    /// limit that limits nothing.
     pub fn parse(text: &str, tools: &[&str]) -> Result<Self, PolicyFault> {
         file::parse(text, tools)
     }
@@ -44,12 +62,47 @@ impl Policy {
         roles.iter().any(|role| self.roles.get(role).is_some_and(|tools| tools.contains(tool)))
     }
 
+    /// Judges a payment whole: its payee and currency, the rules, every limit.
+    ///
+    /// *Errors*: `PAYEE_NOT_ALLOWED`, `POLICY_DENIED`, `MANDATE_EXCEEDED`; `VELOCITY_EXCEEDED` when
+    /// nothing but a window stands in its way.
+    pub fn judge(&self, facts: &Facts<'_>, counts: &Counts) -> Result<&ApprovalPolicy, Refusal> {
+        self.permits(facts)?;
+        let approval = self.approval(facts, counts)?;
+        let mut passing = Ok(approval);
+        for limit in self.limits(facts) {
+            let usage = counts.used.get(&limit.id).copied().unwrap_or(Usage::FULL);
+            match limit.admits(facts.amount, usage) {
+                Err(refusal) if refusal.code == Code::VelocityExceeded => passing = passing.and(Err(refusal)),
+                done => done?,
+            }
+        }
+        passing
+    }
+
+    /// Whether a payment's payee and currency are ones that the policy and each limit allow.
+    ///
+    /// *Errors*: `PAYEE_NOT_ALLOWED`, `POLICY_DENIED`.
+    pub fn permits(&self, facts: &Facts<'_>) -> Result<(), Refusal> {
+        self.payees.name_of(facts.payee.as_str())?;
+        self.limits(facts).try_for_each(|limit| limit.permits(facts))
+    }
+
+    /// The spans over which rules sum up what is proposed to this payee.
+    pub fn sums(&self, facts: &Facts<'_>) -> BTreeSet<Duration> {
+        self.rules.iter().filter(|rule| rule.concerns(facts)).filter_map(|rule| rule.sum).collect()
+    }
+
     /// Who must approve a payment of these facts.
     ///
     /// *Errors*: `POLICY_DENIED`, naming the rule.
-    pub fn approval(&self, facts: &Facts<'_>) -> Result<&ApprovalPolicy, Refusal> {
+    pub fn approval(&self, facts: &Facts<'_>, counts: &Counts) -> Result<&ApprovalPolicy, Refusal> {
         let mut required = None;
-        for rule in self.rules.iter().filter(|rule| rule.matches(facts)) {
+        for rule in &self.rules {
+            let asked = rule.sum.is_some() && rule.concerns(facts) && counts.asked.as_ref() == Some(&rule.id);
+            if !asked && !rule.matches(facts, &counts.proposed) {
+                continue;
+            }
             match &rule.outcome {
                 Outcome::Deny => {
                     return Err(Refusal::new(
@@ -63,9 +116,9 @@ impl Policy {
         Ok(required.unwrap_or(&self.default))
     }
 
-    /// The limits that bind a payment of these facts.
+    /// The limits that bind a payment of these facts, whatever its currency.
     pub fn limits<'a>(&'a self, facts: &'a Facts<'_>) -> impl Iterator<Item = &'a Limit> {
-        self.limits.iter().filter(|limit| limit.binds(facts.agent, facts.amount.currency()))
+        self.limits.iter().filter(|limit| limit.binds(facts.agent))
     }
 
     /// The payees that are known.
@@ -74,18 +127,42 @@ impl Policy {
     }
 }
 
-/// Tools that no policy file can give an agent: those that make or mimic an approval.
-const AGENT_NEVER: [&str; 12] = [
-    "reassign_signer",
-    "hold_payment",
-    "release_hold",
-    "attest_executed",
-    "attest_not_executed",
-    "list_audit",
-    "list_approvals",
-    "get_approval",
-    "confirm_signing",
-    "reject_signing",
-    "simulate_signer_online",
-    "resend_notification",
+/// Tools that no policy file can give a role: to an agent those that make or mimic an approval, to a
+/// signer those that settle a payment by hand, to an auditor all that change anything.
+const NEVER: [(Role, &[&str]); 3] = [
+    (
+        Role::Agent,
+        &[
+            "reassign_signer",
+            "hold_payment",
+            "release_hold",
+            "attest_executed",
+            "attest_not_executed",
+            "list_audit",
+            "list_approvals",
+            "get_approval",
+            "confirm_signing",
+            "reject_signing",
+            "simulate_signer_online",
+            "resend_notification",
+        ],
+    ),
+    (Role::Signer, &["reassign_signer", "hold_payment", "release_hold", "attest_executed", "attest_not_executed"]),
+    (
+        Role::Auditor,
+        &[
+            "reassign_signer",
+            "hold_payment",
+            "release_hold",
+            "attest_executed",
+            "attest_not_executed",
+            "create_payment",
+            "notify_signer",
+            "cancel_payment",
+            "confirm_signing",
+            "reject_signing",
+            "resend_notification",
+            "simulate_signer_online",
+        ],
+    ),
 ];
