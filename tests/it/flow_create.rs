@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use countersign::domain::Role;
 use serde_json::{Value, json};
 
-use crate::harness::app::{App, each, each_with, two_must_approve};
+use crate::harness::app::{App, Wishes, each, each_with, two_must_approve};
 use crate::harness::rpc::Answer;
 
 const CREATE: &str = "create_payment";
@@ -456,6 +456,20 @@ async fn a_waiting_status_call_ends_with_the_change_or_with_its_time() {
             let answer = app.call(&agent, "get_payment_status", arguments).await;
             assert_eq!((answer.code().as_str(), answer.text("field")), ("INVALID_ARGUMENT", "wait_ms"), "{bad}");
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_waiting_status_call_ends_before_a_short_deadline_of_calls() {
+    let short = Wishes::default().config(|config| config.server.call_deadline_ms = 2_000);
+    each_with(short, async |app: &mut App| {
+        app.awaiting("order-1").await;
+        let began = Instant::now();
+        let arguments = json!({"order_id": "order-1", "wait_ms": 20_000});
+        let answer = app.call(&app.agent(), "get_payment_status", arguments).await;
+        assert_eq!(answer.status(), "AWAITING_SIGNER", "{}", answer.body);
+        assert!(began.elapsed() >= Duration::from_millis(900), "it waited");
     })
     .await;
 }

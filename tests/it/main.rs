@@ -46,6 +46,7 @@ mod ship;
 mod signer_conformance;
 mod signer_contract;
 mod startup;
+mod startup_check;
 mod store;
 mod tidy;
 mod trace;
