@@ -49,5 +49,6 @@ mod startup;
 mod startup_check;
 mod store;
 mod tidy;
+mod tidy_pages;
 mod trace;
 mod webhooks;
