@@ -23,8 +23,8 @@ use crate::{http, worker};
 
 /// The longest a call waits for news, however late its deadline is.
 const LONGEST_WAIT: Duration = Duration::from_secs(25);
-/// What is left of it for the last look and the way back.
-const ANSWER: Duration = Duration::from_secs(1);
+/// What is left of it for the last look and the way back, also on a busy machine.
+const ANSWER: Duration = Duration::from_millis(1_500);
 
 /// Why a gateway can't start, in one line that says what to do.
 #[derive(Debug, thiserror::Error)]

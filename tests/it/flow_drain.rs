@@ -219,7 +219,7 @@ async fn b20c_while_its_files_may_not_grow_a_process_loses_nothing_and_then_goes
             page.status().as_u16()
         };
         let create = async |order: &str| {
-            let arguments = json!({"order_id": order, "amount": "199.00", "signer_id": "finance-1"});
+            let arguments = json!({"order_id": order, "amount": "199.00", "payee": "demo-payee-001"});
             other.rpc.call(&app.agent(), "create_payment", arguments).await
         };
         assert_eq!(create("before").await.status(), "CREATED");

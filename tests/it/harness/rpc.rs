@@ -151,7 +151,8 @@ impl Rpc {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":{name},"arguments":{arguments}}}}}"#
         );
-        self.post(token, body).await
+        // Named here: not every text that a test sends can be read back.
+        Raw { tool: tool.to_owned(), ..self.post(token, body).await }
     }
 
     pub(crate) async fn call(&self, token: &str, tool: &str, arguments: Value) -> Answer {
