@@ -226,6 +226,20 @@ async fn nobody_sees_or_touches_what_is_not_theirs() {
     .await;
 }
 
+/// Holds that the person sees this amount in dollars, and that the rail is asked for it.
+async fn seen_and_sent(app: &App, order: &str, payment: &str, decimal: &str, minor: i64) {
+    let link = app.call(&app.agent(), "get_sign_link", json!({"order_id": order})).await;
+    let page = app.http.get(link.text("sign_url")).send().await.unwrap().text().await.unwrap();
+    let shown: String = page.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text)).collect();
+    assert!(shown.contains(&format!("{decimal} USD")), "{decimal}: {shown}");
+    assert_eq!(app.sign(order).await.status(), "SIGNED");
+    app.settle().await;
+    let sql = format!("SELECT body FROM effects WHERE kind = 'rail.execute' AND payment_id = '{payment}'");
+    let sent: Value = serde_json::from_str(&app.db.raw().await.texts(&sql).await[0]).unwrap();
+    assert_eq!((&sent["amount_minor"], &sent["currency"]), (&json!(minor.to_string()), &json!("USD")), "{sent}");
+    assert_eq!(app.executions(payment).await, 1);
+}
+
 #[tokio::test]
 async fn b10_the_amount_is_exact_or_refused() {
     let exact = [
@@ -292,23 +306,7 @@ async fn b10_the_amount_is_exact_or_refused() {
             assert_eq!((status.text("amount"), &status.body["amount_minor"]), (*decimal, &json!(minor)));
             let document = app.payment(&order).await.document;
             assert!(document.contains(&format!(r#""amount_minor":"{minor}""#)), "what is signed: {document}");
-            // What the person sees, and what the rail is asked for.
-            let link = app.call(&agent, "get_sign_link", json!({"order_id": order})).await;
-            let page = app.http.get(link.text("sign_url")).send().await.unwrap().text().await.unwrap();
-            let shown: String =
-                page.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text)).collect();
-            assert!(shown.contains(&format!("{decimal} USD")), "{decimal}: {shown}");
-            assert_eq!(app.sign(&order).await.status(), "SIGNED");
-            app.settle().await;
-            let payment = created.text("payment_id");
-            let sql = format!("SELECT body FROM effects WHERE kind = 'rail.execute' AND payment_id = '{payment}'");
-            let sent: Value = serde_json::from_str(&app.db.raw().await.texts(&sql).await[0]).unwrap();
-            assert_eq!(
-                (&sent["amount_minor"], &sent["currency"]),
-                (&json!(minor.to_string()), &json!("USD")),
-                "{sent}"
-            );
-            assert_eq!(app.executions(payment).await, 1);
+            seen_and_sent(app, &order, created.text("payment_id"), decimal, *minor).await;
         }
         let before = app.rows("payments").await;
         for text in refused {
@@ -512,11 +510,11 @@ async fn a_waiting_status_call_ends_with_the_change_or_with_its_time() {
 async fn a_waiting_status_call_ends_before_a_short_deadline_of_calls() {
     let short = Wishes::default().config(|config| config.server.call_deadline_ms = 2_000);
     each_with(short, async |app: &mut App| {
-        app.awaiting("order-1").await;
+        app.create("order-1").await;
         let began = Instant::now();
         let arguments = json!({"order_id": "order-1", "wait_ms": 20_000});
         let answer = app.call(&app.agent(), "get_payment_status", arguments).await;
-        assert_eq!(answer.status(), "AWAITING_SIGNER", "{}", answer.body);
+        assert_eq!(answer.status(), "CREATED", "{}", answer.body);
         assert!(began.elapsed() >= Duration::from_millis(400), "it waited");
     })
     .await;

@@ -208,7 +208,7 @@ async fn limit(child: &Child, bytes: &str) {
 
 #[tokio::test]
 async fn b20c_while_its_files_may_not_grow_a_process_loses_nothing_and_then_goes_on_by_itself() {
-    each(async |app: &mut App| {
+    each_with(Wishes::default().patient(), async |app: &mut App| {
         let database = secrecy::ExposeSecret::expose_secret(&app.config.database.url).to_owned();
         // PostgreSQL's files are not this process's.
         let Some(file) = database.strip_prefix("sqlite://") else { return };

@@ -1,6 +1,7 @@
 //! What the pages say, held against what there is: tools, commands, log lines, metrics, paths, codes.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 
 use countersign::app::parse_policy;
@@ -99,7 +100,7 @@ fn paths_that_the_pages_name_exist() {
         .map(|(room, _)| room.to_owned())
         .collect();
     let mut seen = 0;
-    for page in tracked.iter().filter(|path| path.ends_with(".md")) {
+    for page in tracked.iter().filter(|path| Path::new(path).extension().is_some_and(|ending| ending == "md")) {
         for text in read(page)
             .lines()
             .filter(|line| !line.starts_with("```"))
