@@ -228,6 +228,8 @@ async fn nobody_sees_or_touches_what_is_not_theirs() {
 
 /// Holds that the person sees this amount in dollars, and that the rail is asked for it.
 async fn seen_and_sent(app: &App, order: &str, payment: &str, decimal: &str, minor: i64) {
+    let status = app.status(order).await;
+    assert_eq!((status.text("amount"), &status.body["amount_minor"]), (decimal, &json!(minor)));
     let link = app.call(&app.agent(), "get_sign_link", json!({"order_id": order})).await;
     let page = app.http.get(link.text("sign_url")).send().await.unwrap().text().await.unwrap();
     let shown: String = page.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text)).collect();
@@ -302,8 +304,6 @@ async fn b10_the_amount_is_exact_or_refused() {
             let arguments = format!(r#"{{"order_id":"{order}","amount":{text},"signer_id":"finance-1"}}"#);
             let created = app.rpc().call_text(&agent, CREATE, &arguments).await.answer();
             assert_eq!((created.text("amount"), &created.body["amount_minor"]), (*decimal, &json!(minor)), "{text}");
-            let status = app.status(&order).await;
-            assert_eq!((status.text("amount"), &status.body["amount_minor"]), (*decimal, &json!(minor)));
             let document = app.payment(&order).await.document;
             assert!(document.contains(&format!(r#""amount_minor":"{minor}""#)), "what is signed: {document}");
             seen_and_sent(app, &order, created.text("payment_id"), decimal, *minor).await;
