@@ -21,6 +21,11 @@ use crate::store::{Store, StoreFault};
 use crate::tools::names;
 use crate::{http, worker};
 
+/// The longest a call waits for news, however late its deadline is.
+const LONGEST_WAIT: Duration = Duration::from_secs(25);
+/// What is left of it for the last look and the way back, also on a busy machine.
+const ANSWER: Duration = Duration::from_millis(1_500);
+
 /// Why a gateway can't start, in one line that says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum StartFault {
@@ -106,6 +111,27 @@ pub fn parse_policy(text: &str) -> Result<Policy, ConfigFault> {
     Policy::parse(text, &names()).map_err(|fault| ConfigFault(format!("policy.file: {fault}")))
 }
 
+/// The ways out of the house.
+#[derive(Debug)]
+pub struct WaysOut {
+    /// To the signer service.
+    pub signer: Arc<SignerClient>,
+    /// To the rail.
+    pub rail: Arc<RailClient>,
+    /// To those who are told of payments.
+    pub webhooks: Arc<WebhookClient>,
+}
+
+/// The ways out that `config` names; nothing is asked or sent yet.
+pub fn ways_out(config: &Config, ambient: &Ambient) -> Result<WaysOut, ConfigFault> {
+    let Ambient { clock, entropy } = ambient;
+    Ok(WaysOut {
+        signer: Arc::new(SignerClient::from_config(config, Arc::clone(clock), Arc::clone(entropy))?),
+        rail: Arc::new(RailClient::from_config(config, Arc::clone(clock), Arc::clone(entropy))?),
+        webhooks: Arc::new(WebhookClient::from_config(config, Arc::clone(clock))?),
+    })
+}
+
 /// A journal over real adapters; `presence` also wires the dev profile's switch.
 pub async fn journal(
     config: &Config,
@@ -114,17 +140,17 @@ pub async fn journal(
     ambient: &Ambient,
     presence: bool,
 ) -> Result<Arc<Journal>, ConfigFault> {
-    let signer = Arc::new(SignerClient::from_config(config, Arc::clone(&ambient.clock), Arc::clone(&ambient.entropy))?);
-    let rail = Arc::new(RailClient::from_config(config, Arc::clone(&ambient.clock), Arc::clone(&ambient.entropy))?);
+    let WaysOut { signer, rail, webhooks } = ways_out(config, ambient)?;
+    // A target that must not be reached is refused now.
+    webhooks.look_up().await?;
     let switch: Arc<dyn PresencePort> = Arc::<SignerClient>::clone(&signer);
-    let webhooks = webhooks(config, ambient).await?;
     let rules = rules(config, rail.as_ref(), ambient)?;
     Ok(Arc::new(Journal::new(Setup {
         store,
         signer: signer as Arc<dyn SignerPort>,
         rail: rail as Arc<dyn RailPort>,
         presence: presence.then_some(switch),
-        webhooks,
+        webhooks: webhooks as Arc<dyn WebhookPort>,
         clock: Arc::clone(&ambient.clock),
         entropy: Arc::clone(&ambient.entropy),
         policy,
@@ -174,6 +200,7 @@ pub fn rules(config: &Config, rail: &dyn RailPort, ambient: &Ambient) -> Result<
             .lease_ms
             .saturating_sub(config.signer.total_timeout_ms.max(config.rail.total_timeout_ms))),
         auto_notify_after: ms(notify.auto_after_ms),
+        longest_wait: LONGEST_WAIT.min(ms(config.server.call_deadline_ms)).saturating_sub(ANSWER),
         expires_after: Duration::from_secs(config.payments.expires_after_s),
         execute_within: Duration::from_secs(config.payments.execute_within_s),
         currency: currency(&config.payments.currency)?,

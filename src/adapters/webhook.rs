@@ -7,6 +7,7 @@
 
 use std::error::Error as _;
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use futures::future::BoxFuture;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Method, Request, Response, Url};
 use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP, Webhook};
+use tokio::net::TcpStream;
 use url::Host;
 
 use super::address::{Guard, Lookup, NotPublic, is_public, system_lookup};
@@ -30,6 +32,8 @@ const LET_END: Duration = Duration::from_millis(500);
 const MAX_RETRY_AFTER: Duration = Duration::from_hours(24);
 /// How long the start waits for the names of all targets.
 const NAMES: Duration = Duration::from_secs(2);
+/// How long a target may take to be connected to when only that is asked.
+const PROBE: Duration = Duration::from_secs(5);
 
 /// The client of every configured target.
 pub struct WebhookClient {
@@ -44,6 +48,27 @@ struct Door {
     url: Url,
     guard: Guard,
     client: Client,
+}
+
+impl Door {
+    async fn probe(&self) -> Result<(), String> {
+        let (Some(host), Some(port)) = (self.url.host(), self.url.port_or_known_default()) else {
+            return Err("names no host".to_owned());
+        };
+        let found: Vec<IpAddr> = match host {
+            Host::Ipv4(address) => vec![address.into()],
+            Host::Ipv6(address) => vec![address.into()],
+            Host::Domain(name) => (self.guard.lookup)(name.to_owned()).await.unwrap_or_default(),
+        };
+        if found.is_empty() {
+            return Err("its name can't be looked up".to_owned());
+        }
+        if !self.guard.anywhere && !found.iter().copied().all(is_public) {
+            return Err("it is not on a public address and not in webhooks.allow_private".to_owned());
+        }
+        let all: Vec<SocketAddr> = found.into_iter().map(|address| SocketAddr::new(address, port)).collect();
+        TcpStream::connect(all.as_slice()).await.map(drop).map_err(|err| format!("no connection: {}", err.kind()))
+    }
 }
 
 impl fmt::Debug for WebhookClient {
@@ -99,6 +124,15 @@ impl WebhookClient {
             if private_one { Err(private(number)) } else { Ok(()) }
         });
         futures::future::join_all(asked).await.into_iter().collect()
+    }
+
+    /// Whether each target's name leads where it may, and something listens there. Nothing is sent.
+    pub async fn probe(&self) -> Vec<(String, Result<(), String>)> {
+        let asked = self.doors.iter().map(|door| async {
+            let seen = tokio::time::timeout(PROBE, door.probe()).await;
+            (door.url.to_string(), seen.unwrap_or_else(|_| Err("no answer in time".to_owned())))
+        });
+        futures::future::join_all(asked).await
     }
 
     async fn attempt(&self, posting: &Posting) -> Delivery {

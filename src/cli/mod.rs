@@ -21,7 +21,7 @@ mod webhooks;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub use client::{CallFault, McpClient, ToolAnswer};
 pub use home::{Card, Home, Peers};
@@ -34,7 +34,7 @@ use crate::config::ConfigFault;
 #[derive(Debug, Parser)]
 #[command(
     version,
-    after_help = "Start here:\n  countersign dev          everything in one process, tokens printed\n  countersign demo         the whole story, played and checked\n\nExit codes, of every command: 0 it was done, 1 it was not, 2 the command line or the configuration can't be used."
+    after_help = "Start here:\n  countersign dev          everything in one process, tokens printed\n  countersign demo         the whole story, played and checked"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -113,9 +113,21 @@ fn ambient() -> Ambient {
     Ambient { clock: Arc::new(SystemClock), entropy: Arc::new(SystemEntropy) }
 }
 
+/// What every command's help ends with.
+const EXITS: &str = "Exit codes: 0 it was done, 1 it was not, 2 the command line or the configuration can't be used.";
+
+/// `command` and all below it, each with the exit codes in its help.
+fn with_exits(command: clap::Command) -> clap::Command {
+    let own = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let told = format!("{own}\n\n{EXITS}").trim_start().to_owned();
+    let below: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
+    below.into_iter().fold(command.after_help(told), |command, name| command.mut_subcommand(name, with_exits))
+}
+
 /// Reads the command line, does it, and tells how it went.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let read = Cli::from_arg_matches(&with_exits(Cli::command()).get_matches());
+    let cli = read.unwrap_or_else(|err| err.exit());
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(err) => {

@@ -6,21 +6,23 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
+use super::secrets::is_secret;
 use super::{Config, ConfigFault, DEFAULTS, fault};
 
 /// What all our variables begin with.
 const PREFIX: &str = "COUNTERSIGN";
 
-/// Reads the layers into one configuration. An empty variable counts as unset.
+/// Reads the layers into one table. An empty variable counts as unset.
 ///
 /// *Errors*: an unknown key, with the one that was probably meant; a value of another kind than the
-/// setting has. Both name the file or the variable, and neither shows a value.
+/// setting has; a secret in the file. All name the file or the variable, and none shows a value.
 pub(super) fn layered(
     file: Option<&Path>,
     environment: impl Iterator<Item = (OsString, OsString)>,
-) -> Result<Config, ConfigFault> {
+) -> Result<Table, ConfigFault> {
     let defaults: Table = read("the defaults", DEFAULTS)?;
     let mut merged = defaults.clone();
     if let Some(path) = file {
@@ -28,7 +30,7 @@ pub(super) fn layered(
         let text = std::fs::read_to_string(path)
             .map_err(|err| fault("--config", format_args!("no readable file at {whence}: {}", err.kind())))?;
         let over = read(&whence, &text)?;
-        Over { known: &defaults, whence: &whence }.lay(&mut merged, over, "")?;
+        Over { known: &defaults, whence: &whence, text: &text }.lay(&mut merged, over, "")?;
     }
     // In one order, so that of several faults the same one is told each time.
     let mut variables: Vec<(String, OsString)> =
@@ -38,6 +40,11 @@ pub(super) fn layered(
         let value = value.to_str().ok_or_else(|| fault(name, "is not Unicode text"))?;
         set(&mut merged, &defaults, name, value)?;
     }
+    Ok(merged)
+}
+
+/// The configuration that a table of all layers is.
+pub(super) fn typed(merged: Table) -> Result<Config, ConfigFault> {
     merged.try_into().map_err(|err: toml::de::Error| {
         let lines: Vec<String> = err.to_string().lines().map(|line| line.trim().to_owned()).collect();
         ConfigFault(lines.join(" ").trim().to_owned())
@@ -47,11 +54,15 @@ pub(super) fn layered(
 /// Reads TOML. What a parser shows of the text is left out: it may hold a secret.
 fn read(whence: &str, text: &str) -> Result<Table, ConfigFault> {
     toml::from_str(text).map_err(|err| {
-        let before = err.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-        let line = before.matches('\n').count().saturating_add(1);
+        let line = line(text, err.span().map_or(0, |span| span.start));
         let what = err.message().lines().collect::<Vec<_>>().join(" ");
         fault(whence, format_args!("is not TOML, near line {line}: {what}"))
     })
+}
+
+/// The number of the line that the byte at `place` is in.
+fn line(text: &str, place: usize) -> usize {
+    text.get(..place).unwrap_or_default().matches('\n').count().saturating_add(1)
 }
 
 /// Whether a variable sets a setting, or was meant to: others, such as `COUNTERSIGN_CONFIG`, have
@@ -60,10 +71,11 @@ fn is_ours(name: &str) -> bool {
     name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX)) && name.contains("__")
 }
 
-/// A layer that comes from one place.
+/// A layer that comes from a file.
 struct Over<'a> {
     known: &'a Table,
     whence: &'a str,
+    text: &'a str,
 }
 
 impl Over<'_> {
@@ -72,15 +84,42 @@ impl Over<'_> {
         for (name, value) in over {
             let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
             let Some(known) = below.get_mut(&name) else {
-                return Err(unknown(self.known, self.whence, &path));
+                return Err(unknown(self.known, &self.place(&path), &path));
             };
+            if is_secret(&path, &value) {
+                // Files are copied, committed and shown.
+                return Err(fault(
+                    &self.place(&path),
+                    format_args!("{path} is a secret: set it by environment or {path}_file"),
+                ));
+            }
             match (known, value) {
                 (Value::Table(known), Value::Table(over)) => self.lay(known, over, &path)?,
                 (known, value) if std::mem::discriminant(known) == std::mem::discriminant(&value) => *known = value,
-                (known, _) => return Err(fault(self.whence, format_args!("{path} must be {}", kind(known)))),
+                (known, _) => return Err(fault(&self.place(&path), format_args!("{path} must be {}", kind(known)))),
             }
         }
         Ok(())
+    }
+
+    /// The file, and the line of the key `path` in it.
+    fn place(&self, path: &str) -> String {
+        let found = DeTable::parse(self.text).ok().and_then(|table| span_start(table.get_ref(), path));
+        match found {
+            Some(start) => format!("{}, line {}", self.whence, line(self.text, start)),
+            None => self.whence.to_owned(),
+        }
+    }
+}
+
+/// Where the key `path` begins.
+fn span_start(table: &DeTable<'_>, path: &str) -> Option<usize> {
+    let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    let (key, value) = table.iter().find(|(key, _)| key.get_ref() == first)?;
+    match (rest, value.get_ref()) {
+        (None, _) => Some(key.span().start),
+        (Some(rest), DeValue::Table(inner)) => span_start(inner, rest),
+        (Some(_), _) => None,
     }
 }
 
@@ -179,7 +218,7 @@ mod tests {
 
     fn with(variables: &[(&str, &str)]) -> Result<Config, String> {
         let variables = variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
-        layered(None, variables).map_err(|fault| fault.to_string())
+        layered(None, variables).and_then(typed).map_err(|fault| fault.to_string())
     }
 
     fn refused(name: &str, value: &str) -> String {

@@ -1,17 +1,20 @@
 //! Configuration: one commented file that is the default, a file over it, the environment over both.
 
+mod check;
 mod layers;
+mod secrets;
 mod webhooks;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 use serde::Deserialize;
 
+pub use secrets::whsecs;
 pub use webhooks::{Webhooks, whsec};
 
-use crate::domain::{Account, Currency};
+use secrets::resolve;
 
 /// The default, with a comment on every key.
 pub const DEFAULTS: &str = include_str!("../../config/countersign.toml");
@@ -202,9 +205,16 @@ impl Config {
     ///
     /// *Errors*: one line that names the setting, never its value.
     pub fn load(file: Option<&Path>) -> Result<Self, ConfigFault> {
-        let mut config = layers::layered(file, std::env::vars_os())?;
+        Ok(Self::load_shown(file)?.0)
+    }
+
+    /// As [`Config::load`], and beside it what is in force, without its secrets.
+    pub fn load_shown(file: Option<&Path>) -> Result<(Self, toml::Table), ConfigFault> {
+        let merged = layers::layered(file, std::env::vars_os())?;
+        let shown = secrets::redacted(&merged, "");
+        let mut config = layers::typed(merged)?;
         config.resolve_secrets()?;
-        Ok(config)
+        Ok((config, shown))
     }
 
     fn resolve_secrets(&mut self) -> Result<(), ConfigFault> {
@@ -214,80 +224,6 @@ impl Config {
         self.webhooks.resolve_secrets()?;
         let signer = &mut self.signer;
         resolve("signer.callback_secret", &mut signer.callback_secret, &signer.callback_secret_file)
-    }
-
-    /// Checks what a gateway or worker needs before it starts.
-    ///
-    /// *Errors*: the first setting that is missing or can't be used.
-    pub fn check(&self) -> Result<(), ConfigFault> {
-        web_url("server.public_url", &self.server.public_url)?;
-        if self.auth.issuer.trim().is_empty() {
-            return Err(fault("auth.issuer", "is required: the \"iss\" of the tokens you accept"));
-        }
-        match (self.auth.jwks_url.is_empty(), self.auth.jwks_file.is_empty()) {
-            (true, true) => {
-                return Err(fault("auth.jwks_url", "is required (or auth.jwks_file): where the issuer's keys are"));
-            }
-            (false, false) => return Err(fault("auth.jwks_url", "and auth.jwks_file are both set; set one")),
-            (false, true) => web_url("auth.jwks_url", &self.auth.jwks_url)?,
-            (true, false) => {}
-        }
-        web_url("signer.url", &self.signer.url)?;
-        web_url("rail.url", &self.rail.url)?;
-        secret("signer.api_key", &self.signer.api_key, 16)?;
-        secret("rail.api_key", &self.rail.api_key, 16)?;
-        secret("signer.callback_secret", &self.signer.callback_secret, 38)?;
-        if let Some(Some(life)) = self.dedup()?
-            && life / 2 <= ms(self.rail.total_timeout_ms)
-        {
-            return Err(fault(
-                "rail.dedup",
-                "a key's life must be more than twice rail.total_timeout_ms; else say \"none\"",
-            ));
-        }
-        if Duration::from_secs(self.rail.in_flight_s) <= ms(self.worker.lease_ms) {
-            return Err(fault(
-                "rail.in_flight_s",
-                "must be longer than worker.lease_ms, in which an attempt may still leave",
-            ));
-        }
-        self.webhooks.check()?;
-        for code in self.payments.currencies.iter().chain([&self.payments.currency]) {
-            code.parse::<Currency>()
-                .map_err(|_| fault("payments.currencies", format_args!("{code:?} is not a current ISO 4217 code")))?;
-        }
-        if !self.payments.currencies.contains(&self.payments.currency) {
-            return Err(fault("payments.currency", "must be one of payments.currencies"));
-        }
-        Account::parse("payer_account", &self.payments.payer_account)
-            .map_err(|err| fault("payments.payer_account", err.message))?;
-        if !self.payments.payee_account.is_empty() {
-            Account::parse("payee_account", &self.payments.payee_account)
-                .map_err(|err| fault("payments.payee_account", err.message))?;
-        }
-        let positive = [
-            ("server.call_deadline_ms", self.server.call_deadline_ms),
-            ("server.calls_per_minute", self.server.calls_per_minute.into()),
-            ("server.calls_burst", self.server.calls_burst.into()),
-            ("notify.attempts", self.notify.attempts.into()),
-            ("notify.base_ms", self.notify.base_ms),
-            ("notify.check_every_ms", self.notify.check_every_ms),
-            ("worker.tick_ms", self.worker.tick_ms),
-            ("worker.batch", self.worker.batch.into()),
-            ("payments.expires_after_s", self.payments.expires_after_s),
-            ("rail.query_base_ms", self.rail.query_base_ms),
-        ];
-        if let Some((setting, _)) = positive.iter().find(|(_, value)| *value == 0) {
-            return Err(fault(setting, "must be more than zero"));
-        }
-        let slowest = self.rail.total_timeout_ms.max(self.signer.total_timeout_ms);
-        if self.worker.lease_ms <= slowest {
-            return Err(fault(
-                "worker.lease_ms",
-                "must be longer than rail.total_timeout_ms and signer.total_timeout_ms",
-            ));
-        }
-        Ok(())
     }
 
     /// The protected resource: where the MCP endpoint is, and the default audience.
@@ -321,38 +257,6 @@ impl Config {
                 .map_err(|_| fault("rail.dedup", "must be \"none\", \"forever\" or a number of seconds")),
         }
     }
-}
-
-fn web_url(setting: &str, text: &str) -> Result<(), ConfigFault> {
-    let usable = url::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    if usable { Ok(()) } else { Err(fault(setting, "must be an http or https URL")) }
-}
-
-fn secret(setting: &str, value: &SecretString, least: usize) -> Result<(), ConfigFault> {
-    let text = value.expose_secret();
-    if text.trim().is_empty() {
-        return Err(fault(setting, format_args!("is required; set it by environment or {setting}_file")));
-    }
-    if text.len() < least || text.contains(char::is_whitespace) {
-        return Err(fault(setting, format_args!("must be at least {least} characters without white space")));
-    }
-    Ok(())
-}
-
-/// Takes a secret from its file; a trailing line end is not part of it.
-fn resolve(setting: &str, value: &mut SecretString, file: &str) -> Result<(), ConfigFault> {
-    if file.is_empty() {
-        return Ok(());
-    }
-    let given = value.expose_secret();
-    let default = setting == "database.url" && given == "sqlite://countersign.db";
-    if !given.is_empty() && !default {
-        return Err(fault(setting, format_args!("and {setting}_file are both set; set one")));
-    }
-    let text = std::fs::read_to_string(file)
-        .map_err(|err| fault(&format!("{setting}_file"), format_args!("can't be read: {}", err.kind())))?;
-    *value = SecretString::from(text.trim_end_matches(['\r', '\n']).to_owned());
-    Ok(())
 }
 
 /// A number of milliseconds as a span.

@@ -6,10 +6,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use url::Url;
 
+use super::secrets::MOST;
 use super::{ConfigFault, fault};
-
-/// More are no rotation.
-const MOST_SECRETS: usize = 2;
 
 /// `[webhooks]`.
 #[derive(Debug, Clone, Deserialize)]
@@ -47,7 +45,7 @@ impl Webhooks {
         for secret in &self.secrets {
             whsec("webhooks.secrets", secret)?;
         }
-        if self.secrets.len() > MOST_SECRETS {
+        if self.secrets.len() > MOST {
             return Err(fault("webhooks.secrets", "must be one, or two while one replaces the other"));
         }
         if !urls.is_empty() && self.secrets.is_empty() {
@@ -55,9 +53,6 @@ impl Webhooks {
         }
         if self.schedule_s.is_empty() {
             return Err(fault("webhooks.schedule_s", "must list at least one wait"));
-        }
-        if self.timeout_ms == 0 {
-            return Err(fault("webhooks.timeout_ms", "must be more than zero"));
         }
         Ok(())
     }

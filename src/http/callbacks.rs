@@ -13,7 +13,7 @@ use serde::Deserialize;
 use standardwebhooks::Webhook;
 
 use super::problem::problem;
-use crate::config::{ConfigFault, whsec};
+use crate::config::{ConfigFault, whsecs};
 use crate::domain::{Code, PaymentId, Refusal};
 use crate::journal::Journal;
 
@@ -26,7 +26,8 @@ const SIGNATURES: usize = 8;
 #[derive(Clone)]
 struct Inbox {
     journal: Arc<Journal>,
-    secret: Arc<Webhook>,
+    /// Any of them verifies: two, while one replaces the other.
+    secrets: Arc<[Webhook]>,
 }
 
 #[derive(Deserialize)]
@@ -35,20 +36,21 @@ struct Callback {
     payment_id: String,
 }
 
-/// `POST /callbacks/signer`, verified with `secret` (`whsec_…`).
+/// `POST /callbacks/signer`, verified with `secret` (`whsec_…`, or two of them).
 ///
 /// *Errors*: a secret that is not base64 of 24 to 64 bytes.
 pub fn router(journal: Arc<Journal>, secret: &SecretString) -> Result<Router, ConfigFault> {
-    let secret = webhook(secret)?;
+    let secrets = webhooks(secret)?;
     Ok(Router::new()
         .route("/callbacks/signer", post(receive))
         .layer(DefaultBodyLimit::max(LIMIT))
-        .with_state(Inbox { journal, secret: Arc::new(secret) }))
+        .with_state(Inbox { journal, secrets }))
 }
 
-fn webhook(secret: &SecretString) -> Result<Webhook, ConfigFault> {
+fn webhooks(secret: &SecretString) -> Result<Arc<[Webhook]>, ConfigFault> {
     let setting = "signer.callback_secret";
-    Webhook::from_bytes(whsec(setting, secret)?).map_err(|_| ConfigFault(format!("{setting}: can't be used")))
+    let unusable = |_| ConfigFault(format!("{setting}: can't be used"));
+    whsecs(setting, secret)?.into_iter().map(|key| Webhook::from_bytes(key).map_err(unusable)).collect()
 }
 
 async fn receive(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes) -> Response {
@@ -76,9 +78,9 @@ async fn receive(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes) ->
     }
 }
 
-/// Whether the raw bytes are signed by the shared secret, at a time near ours.
+/// Whether the raw bytes are signed by a shared secret in force, at a time near ours.
 fn signed(inbox: &Inbox, headers: &HeaderMap, body: &[u8]) -> bool {
     let signatures = headers.get(standardwebhooks::HEADER_WEBHOOK_SIGNATURE).and_then(|line| line.to_str().ok());
     let few = signatures.is_some_and(|line| line.split(' ').count() <= SIGNATURES);
-    few && inbox.secret.verify(body, headers).is_ok()
+    few && inbox.secrets.iter().any(|secret| secret.verify(body, headers).is_ok())
 }

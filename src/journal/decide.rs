@@ -48,8 +48,8 @@ pub struct Verdict {
 impl Journal {
     /// A signer's own decision, brought over MCP.
     ///
-    /// *Errors*: `SIGNATURE_INVALID`, `SIGNER_NOT_ELIGIBLE`, `SELF_APPROVAL_FORBIDDEN`, `NONCE_CONSUMED`,
-    /// `PAYMENT_EXPIRED`, `PAYMENT_TERMINAL`, `PAYMENT_ON_MANUAL_HOLD`; each is audited.
+    /// *Errors*: `SIGNATURE_INVALID`, `SIGNING_ROUND_STALE`, `SIGNER_NOT_ELIGIBLE`, `SELF_APPROVAL_FORBIDDEN`,
+    /// `NONCE_CONSUMED`, `PAYMENT_EXPIRED`, `PAYMENT_TERMINAL`, `PAYMENT_ON_MANUAL_HOLD`; each is audited.
     #[tracing::instrument(name = "journal.decision.take", skip_all, fields(payment.id))]
     pub async fn decide_as(
         &self,
@@ -202,12 +202,19 @@ impl Journal {
         if let Some(given) = &decision.document
             && *given != document
         {
-            return Err(about(mismatch(given, payment)));
+            let code =
+                if answers_earlier(tx, payment, given).await? { Code::SigningRoundStale } else { Code::DigestMismatch };
+            return Err(about(not_this_round(code)));
         }
         let keys = tx.pinned_keys(payment.terms.tenant.as_str(), decision.signer.as_str()).await?;
         let key = active_key(&keys, &key_id)
             .ok_or_else(|| invalid("no active key of this signer's has that kid; an operator enrols keys"))?;
-        verify_detached(&key, &key_id, &document, &decision.jws).map_err(|fault| invalid(&fault.to_string()))?;
+        if let Err(fault) = verify_detached(&key, &key_id, &document, &decision.jws) {
+            if signs_earlier(tx, payment, decision, (&key, &key_id)).await? {
+                return Err(about(not_this_round(Code::SigningRoundStale)));
+            }
+            return Err(invalid(&fault.to_string()));
+        }
         Ok((document, digest, key_id))
     }
 
@@ -283,12 +290,51 @@ pub(super) fn votes(decisions: &[StoredDecision]) -> Vec<Vote> {
         .collect()
 }
 
-/// Why a given document is not the one that answers this round's challenge.
-fn mismatch(given: &str, payment: &Payment) -> Refusal {
-    match DecisionDocument::parse(given) {
-        Some(document) if document.payment_digest != payment.digest => {
-            Refusal::new(Code::SigningRoundStale, "the decision is about an earlier form of this payment")
+/// Rounds further back are not looked at.
+const ROUNDS: usize = 8;
+
+/// Whether `given` answers what its signer was asked in an earlier round.
+async fn answers_earlier(tx: &mut Tx, payment: &Payment, given: &str) -> Result<bool, Refusal> {
+    let Some(document) = DecisionDocument::parse(given) else { return Ok(false) };
+    for round in (1..payment.round).rev().take(ROUNDS) {
+        let challenges = tx.challenges(payment.terms.payment_id.as_str(), round).await?;
+        if challenges.iter().any(|asked| asked.signer_id == document.signer_id && asked.nonce == document.nonce) {
+            return Ok(true);
         }
-        _ => Refusal::new(Code::DigestMismatch, "the decision is not the answer to this payment's challenge"),
     }
+    Ok(false)
+}
+
+/// Whether a signature is good for what its signer was asked in an earlier round.
+///
+/// The digest of that round's payment is in the decisions it had: without any it would not have ended.
+async fn signs_earlier(
+    tx: &mut Tx,
+    payment: &Payment,
+    decision: &Decision,
+    (key, key_id): (&PublicKey, &str),
+) -> Result<bool, Refusal> {
+    let id = payment.terms.payment_id.as_str();
+    for round in (1..payment.round).rev().take(ROUNDS) {
+        let challenges = tx.challenges(id, round).await?;
+        let asked = challenges.iter().find(|challenge| challenge.signer_id == decision.signer.as_str());
+        let counted = tx.decisions(id, round).await?;
+        let about = counted.iter().find_map(|counted| DecisionDocument::parse(&counted.document));
+        let (Some(asked), Some(about)) = (asked, about) else { continue };
+        let (document, _) = decision_bytes(asked, &about.payment_digest, key_id, decision.choice, &decision.reason)?;
+        if verify_detached(key, key_id, &document, &decision.jws).is_ok() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Why a decision is not the one that answers this round's challenge.
+fn not_this_round(code: Code) -> Refusal {
+    let why = if code == Code::SigningRoundStale {
+        "the decision is about an earlier form of this payment"
+    } else {
+        "the decision is not the answer to this payment's challenge"
+    };
+    Refusal::new(code, why)
 }

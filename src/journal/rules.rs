@@ -25,6 +25,8 @@ pub struct Rules {
     pub expires_after: Duration,
     /// How long after that a signed payment may be started.
     pub execute_within: Duration,
+    /// How long a caller may be kept waiting for news, so that a call's deadline never cuts it off.
+    pub longest_wait: Duration,
     /// The currency of a request that names none.
     pub currency: Currency,
     /// Currencies accepted.

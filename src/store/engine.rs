@@ -12,6 +12,7 @@ use sqlx::{Connection as _, PgConnection, PgPool, Postgres, Sqlite, SqliteConnec
 
 use super::audit::AuditNote;
 use super::fault::StoreFault;
+use super::schema;
 use super::writes::Writes;
 use crate::ambient::Clock;
 use crate::domain::Timestamp;
@@ -194,12 +195,12 @@ impl Store {
     /// Brings the schema up to date.
     pub async fn migrate(&self) -> Result<(), StoreFault> {
         let migrated = match &self.pools {
-            Pools::Lite { write, .. } => sqlx::migrate!("migrations/sqlite").run(write).await,
+            Pools::Lite { write, .. } => schema::SQLITE.run(write).await,
             Pools::Pg { write, .. } => {
                 // Another process that migrates may take its time.
                 let mut conn = write.acquire().await?.detach();
                 sqlx::query("SET lock_timeout = 0").execute(&mut conn).await?;
-                sqlx::migrate!("migrations/postgres").run(&mut conn).await
+                schema::POSTGRES.run(&mut conn).await
             }
         };
         migrated.map_err(|err| match err {

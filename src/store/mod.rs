@@ -20,6 +20,7 @@ mod lease;
 mod outbox;
 mod payments;
 mod row;
+mod schema;
 mod usage;
 mod writes;
 

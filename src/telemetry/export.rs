@@ -3,12 +3,15 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use opentelemetry::{KeyValue, global};
-use opentelemetry_otlp::{MetricExporter, RetryPolicy, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_otlp::{
+    ExporterBuildError, MetricExporter, RetryPolicy, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
+};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
-use opentelemetry_sdk::trace::SdkTracerProvider;
+use opentelemetry_sdk::trace::{SdkTracerProvider, SpanExporter as _};
 
 use crate::config::{self, ConfigFault};
 
@@ -45,14 +48,7 @@ impl Guard {
                 KeyValue::new("deployment.environment.name", config.environment.clone()),
             ])
             .build();
-        // No retries: the next batch is on its way anyway, and the queue is bounded.
-        let spans = SpanExporter::builder()
-            .with_http()
-            .with_endpoint(format!("{base}/v1/traces"))
-            .with_timeout(EXPORT)
-            .with_retry_policy(RetryPolicy::disabled())
-            .build()
-            .map_err(|err| bad(&err))?;
+        let spans = span_exporter(base).map_err(|err| bad(&err))?;
         let traces = SdkTracerProvider::builder().with_batch_exporter(spans).with_resource(resource.clone()).build();
         let points = MetricExporter::builder()
             .with_http()
@@ -108,6 +104,33 @@ impl Drop for Guard {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+fn span_exporter(base: &str) -> Result<SpanExporter, ExporterBuildError> {
+    // No retries: the next batch is on its way anyway, and the queue is bounded.
+    SpanExporter::builder()
+        .with_http()
+        .with_endpoint(format!("{base}/v1/traces"))
+        .with_timeout(EXPORT)
+        .with_retry_policy(RetryPolicy::disabled())
+        .build()
+}
+
+/// Whether the collector at `endpoint` takes an export: an empty one, sent as every other is.
+///
+/// *Errors*: why not, in words for an operator.
+pub async fn probe(endpoint: &str) -> Result<(), String> {
+    let base = endpoint.trim_end_matches('/').to_owned();
+    let sent = tokio::task::spawn_blocking(move || {
+        let exporter = span_exporter(&base).map_err(|err| err.to_string())?;
+        // The exporter's client blocks, so that it never has to be polled twice.
+        match exporter.export(Vec::new()).now_or_never() {
+            Some(Ok(())) => Ok(()),
+            Some(Err(err)) => Err(err.to_string()),
+            None => Err("no answer in time".to_owned()),
+        }
+    });
+    sent.await.unwrap_or_else(|_| Err("the export was broken off".to_owned()))
 }
 
 #[cfg(test)]

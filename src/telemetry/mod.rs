@@ -21,7 +21,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry};
 
 use crate::config::{self, ConfigFault};
-pub use export::Guard;
+pub use export::{Guard, probe};
 
 /// Installs logging for the process, and export when `otlp_endpoint` is set.
 ///
@@ -29,9 +29,7 @@ pub use export::Guard;
 ///
 /// *Errors*: a filter, form or endpoint that can't be used; a second call in one process.
 pub fn init(config: &config::Telemetry) -> Result<Guard, ConfigFault> {
-    let filter = EnvFilter::builder()
-        .parse(&config.log)
-        .map_err(|err| ConfigFault(format!("telemetry.log: not a filter: {err}")))?;
+    let filter = filter(config)?;
     let writer = std::io::stderr;
     let log = match config.log_form.as_str() {
         "json" => tracing_subscriber::fmt::layer()
@@ -44,7 +42,7 @@ pub fn init(config: &config::Telemetry) -> Result<Guard, ConfigFault> {
         "text" => {
             tracing_subscriber::fmt::layer().with_ansi(std::io::stderr().is_terminal()).with_writer(writer).boxed()
         }
-        _ => return Err(ConfigFault("telemetry.log_form: must be \"json\" or \"text\"".to_owned())),
+        _ => return Err(no_form()),
     };
     let guard = Guard::open(config)?;
     let traces = guard.tracer_provider().map(trace_layer);
@@ -54,6 +52,21 @@ pub fn init(config: &config::Telemetry) -> Result<Guard, ConfigFault> {
         .try_init()
         .map_err(|_| ConfigFault("telemetry: logging is set up already in this process".to_owned()))?;
     Ok(guard)
+}
+
+/// Checks what [`init`] would refuse, and sets nothing up.
+pub fn check(config: &config::Telemetry) -> Result<(), ConfigFault> {
+    filter(config)?;
+    if matches!(config.log_form.as_str(), "json" | "text") { Ok(()) } else { Err(no_form()) }
+}
+
+fn filter(config: &config::Telemetry) -> Result<EnvFilter, ConfigFault> {
+    let filter = EnvFilter::builder().parse(&config.log);
+    filter.map_err(|err| ConfigFault(format!("telemetry.log: not a filter: {err}")))
+}
+
+fn no_form() -> ConfigFault {
+    ConfigFault("telemetry.log_form: must be \"json\" or \"text\"".to_owned())
 }
 
 /// A filter that lets through every event, and of spans only our own.

@@ -10,7 +10,7 @@ use super::reply::{Reply, summary};
 use crate::domain::{Account, Asker, Memo, Payment, Principal, Refusal, SignerId, Status};
 use crate::journal::{CreateRequest, Journal};
 
-/// The longest a status call waits for a change.
+/// The longest wait that may be asked for; `Rules::longest_wait` bounds it.
 const LONGEST_WAIT_MS: u64 = 25_000;
 /// How many signers a proposal can wish for.
 pub(super) const MOST_SIGNERS: usize = 64;
@@ -90,7 +90,7 @@ pub(super) async fn get_payment_status(
     let selector = arguments.selector()?;
     let wait = arguments.number("wait_ms", LONGEST_WAIT_MS)?.unwrap_or(0);
     arguments.done()?;
-    let until = Instant::now() + Duration::from_millis(wait.min(LONGEST_WAIT_MS.saturating_sub(1_000)));
+    let until = Instant::now() + Duration::from_millis(wait).min(journal.rules().longest_wait);
     let first = journal.status(who, &selector).await?;
     let mut payment = first.clone();
     let stopping = journal.stopping();

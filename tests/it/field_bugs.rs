@@ -1,6 +1,7 @@
 //! Real bug reports as tests: B14 (leaving and calling off in mid-call), B15 (news before its row),
 //! B20 (a locked or full database).
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use crate::harness::app::{App, CALLBACK_SECRET, PEOPLE, SIGNER_API_KEY, Wishes, 
 use crate::harness::database::{Raw, TestEngine};
 use crate::harness::peer::Weather;
 use crate::harness::scripted::{Execution, ScriptedRail};
+use crate::harness::sink::{Seen, Sink};
+use crate::webhooks::tell;
 
 /// Holds every payment's row as another process would, until the connection says ROLLBACK.
 async fn held(app: &App) -> Raw {
@@ -134,11 +137,29 @@ async fn b14d_of_ten_cancels_at_once_one_takes_effect() {
     .await;
 }
 
+/// Delivers what there is; of each of so many payments exactly one event says how it ended, and says it true.
+async fn one_final_event_each(app: &App, sink: &Sink, payments: usize) {
+    while app.journal.deliver_due().await.unwrap().attempted > 0 {}
+    let mut ends: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for event in sink.seen().iter().map(Seen::json) {
+        let status = event["data"]["status"].as_str().unwrap().to_owned();
+        if ["EXECUTED", "CANCELLED", "REJECTED", "EXPIRED", "FAILED"].contains(&status.as_str()) {
+            ends.entry(event["data"]["order_id"].as_str().unwrap().to_owned()).or_default().push(status);
+        }
+    }
+    assert_eq!(ends.len(), payments);
+    for (order, told) in ends {
+        assert_eq!(told, [app.payment(&order).await.status.as_str()], "{order}");
+    }
+}
+
 #[tokio::test]
 async fn b14e_confirm_and_cancel_released_together_have_one_end() {
     each_with(patient(), async |app: &mut App| {
+        let sink = Sink::new().await;
+        tell(app, &[&sink]).await;
         let mut ends = [0, 0];
-        for round in 0..25 {
+        for round in 0..100 {
             let order = format!("order-{round}");
             let payment = app.awaiting(&order).await;
             let document = app.document("finance-1", &order, "approve", "").await;
@@ -177,6 +198,7 @@ async fn b14e_confirm_and_cancel_released_together_have_one_end() {
             }
             assert_eq!(app.payment(&order).await.version, stored.version);
         }
+        one_final_event_each(app, &sink, 100).await;
         eprintln!("{} cancelled, {} executed", ends[0], ends[1]);
     })
     .await;
@@ -206,6 +228,8 @@ async fn decide_there(app: &App, payment: &str, order: &str) {
 async fn b15_news_that_comes_before_the_answer_it_belongs_to_is_not_lost() {
     for weather in [Weather::Slow(800), Weather::LoseReply] {
         each_with(patient(), async |app: &mut App| {
+            let sink = Sink::new().await;
+            tell(app, &[&sink]).await;
             let payment = app.create("order-1").await.text("payment_id").to_owned();
             app.signer.once("POST /api/v1/payments", weather);
             // The service has the payment, decides and calls back while our request for it is still out.
@@ -229,6 +253,7 @@ async fn b15_news_that_comes_before_the_answer_it_belongs_to_is_not_lost() {
             let signed = history.iter().filter(|facts| facts.to == "SIGNED" && facts.from != "SIGNED").count();
             let executed = history.iter().filter(|facts| facts.to == "EXECUTED" && facts.from != "EXECUTED").count();
             assert_eq!((signed, executed, app.executions(&payment).await), (1, 1, 1));
+            one_final_event_each(app, &sink, 1).await;
             // The same event again is nothing new.
             let before = app.payment("order-1").await;
             assert_eq!(call_back(app, "evt_early", &payment).await, 204);
@@ -399,7 +424,9 @@ async fn b20c_on_a_full_disk_nothing_is_half_done_and_freed_it_goes_on_by_itself
             return;
         }
         let Some(volume) = Volume::mount("full") else {
-            eprintln!("not run: this machine lets no test mount a volume");
+            let told = "not run: this machine lets no test mount a volume; flow_drain's b20c needs none";
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "{told}");
+            eprintln!("{told}");
             return;
         };
         app.config.database.url = format!("sqlite://{}", volume.0.join("desk.db").display()).into();

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 
-use crate::harness::app::{App, CALLBACK_SECRET, each};
+use crate::harness::app::{App, CALLBACK_SECRET, Wishes, each, each_with};
 
 /// The true time, by which receivers judge timestamps.
 #[expect(clippy::disallowed_methods, reason = "a callback's timestamp is judged by the machine's own clock")]
@@ -47,9 +47,16 @@ async fn b18_a_callback_is_taken_only_with_a_valid_signature_near_the_true_time(
     each(async |app: &mut App| {
         let payment = app.awaiting("order-1").await;
         let now = true_time();
-        for (ahead, status) in [(0, 204), (-290, 204), (290, 204), (-301, 401), (301, 401), (315_360_000, 401)] {
-            let (told, _) = send(app, &format!("evt_{ahead}"), &payment, now + ahead).await;
-            assert_eq!(told, status, "{ahead} s");
+        for (ahead, status) in [(0, 204), (-299, 204), (299, 204), (-301, 401), (301, 401), (315_360_000, 401)] {
+            // Asked until it is answered within the second it was sent in.
+            loop {
+                let now = true_time();
+                let (told, _) = send(app, &format!("evt_{ahead}"), &payment, now + ahead).await;
+                if true_time() == now {
+                    assert_eq!(told, status, "{ahead} s");
+                    break;
+                }
+            }
         }
         let before = app.rows("callbacks").await;
         assert_eq!(before, 3);
@@ -96,6 +103,25 @@ async fn b18_a_callback_is_taken_only_with_a_valid_signature_near_the_true_time(
             let headers = [headers[0], headers[1], ("webhook-signature", mixed.as_str())];
             assert_eq!(post(app, &headers, &text).await.0, 204, "{mixed}");
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn b18_while_one_secret_replaces_the_other_both_are_believed_and_a_dead_one_is_not() {
+    let [old, dead] = [8, 9].map(|n| format!("whsec_{}", STANDARD.encode([n; 32])));
+    let both = format!("{CALLBACK_SECRET},{old}");
+    let wishes = Wishes::default().config(move |config| config.signer.callback_secret = both.clone().into());
+    each_with(wishes, async |app: &mut App| {
+        let payment = app.awaiting("order-1").await;
+        let rows = [("new", CALLBACK_SECRET, 204), ("old", &old, 204), ("dead", &dead, 401)];
+        for (event, secret, status) in rows {
+            let (text, now) = (body(event, &payment), true_time());
+            let (signed, at) = (signature(secret, event, now, &text), now.to_string());
+            let headers = [("webhook-id", event), ("webhook-timestamp", at.as_str()), ("webhook-signature", &signed)];
+            assert_eq!(post(app, &headers, &text).await.0, status, "{event}");
+        }
+        assert_eq!(app.rows("callbacks").await, 2);
     })
     .await;
 }

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use countersign::domain::Role;
 use serde_json::{Value, json};
 
-use crate::harness::app::{App, each, each_with, two_must_approve};
-use crate::harness::rpc::Answer;
+use crate::harness::app::{App, Wishes, each, each_with, two_must_approve};
+use crate::harness::json_schema::faults;
+use crate::harness::peer::Weather;
+use crate::harness::rpc::{Answer, spec};
 
 const CREATE: &str = "create_payment";
 
@@ -224,6 +226,22 @@ async fn nobody_sees_or_touches_what_is_not_theirs() {
     .await;
 }
 
+/// Holds that the person sees this amount in dollars, and that the rail is asked for it.
+async fn seen_and_sent(app: &App, order: &str, payment: &str, decimal: &str, minor: i64) {
+    let status = app.status(order).await;
+    assert_eq!((status.text("amount"), &status.body["amount_minor"]), (decimal, &json!(minor)));
+    let link = app.call(&app.agent(), "get_sign_link", json!({"order_id": order})).await;
+    let page = app.http.get(link.text("sign_url")).send().await.unwrap().text().await.unwrap();
+    let shown: String = page.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text)).collect();
+    assert!(shown.contains(&format!("{decimal} USD")), "{decimal}: {shown}");
+    assert_eq!(app.sign(order).await.status(), "SIGNED");
+    app.settle().await;
+    let sql = format!("SELECT body FROM effects WHERE kind = 'rail.execute' AND payment_id = '{payment}'");
+    let sent: Value = serde_json::from_str(&app.db.raw().await.texts(&sql).await[0]).unwrap();
+    assert_eq!((&sent["amount_minor"], &sent["currency"]), (&json!(minor.to_string()), &json!("USD")), "{sent}");
+    assert_eq!(app.executions(payment).await, 1);
+}
+
 #[tokio::test]
 async fn b10_the_amount_is_exact_or_refused() {
     let exact = [
@@ -286,10 +304,9 @@ async fn b10_the_amount_is_exact_or_refused() {
             let arguments = format!(r#"{{"order_id":"{order}","amount":{text},"signer_id":"finance-1"}}"#);
             let created = app.rpc().call_text(&agent, CREATE, &arguments).await.answer();
             assert_eq!((created.text("amount"), &created.body["amount_minor"]), (*decimal, &json!(minor)), "{text}");
-            let status = app.status(&order).await;
-            assert_eq!((status.text("amount"), &status.body["amount_minor"]), (*decimal, &json!(minor)));
             let document = app.payment(&order).await.document;
             assert!(document.contains(&format!(r#""amount_minor":"{minor}""#)), "what is signed: {document}");
+            seen_and_sent(app, &order, created.text("payment_id"), decimal, *minor).await;
         }
         let before = app.rows("payments").await;
         for text in refused {
@@ -360,6 +377,11 @@ async fn b11_what_is_misspelt_or_of_the_wrong_type_is_named_and_refused() {
             let answer = app.rpc().call_text(&agent, CREATE, arguments).await.answer();
             assert_eq!(answer.code(), *code, "{arguments}: {}", answer.body);
             assert!(answer.text("error_message").contains(named), "{arguments}: {}", answer.body);
+            // What a schema can say, the published one says too; which text is clean and which key is twice, it can't.
+            let schema = Value::Object(spec(CREATE).input_schema());
+            let parsed: Value = serde_json::from_str(arguments).unwrap();
+            let beyond = ["TEXT_NOT_CANONICAL", "DUPLICATE_JSON_KEY"].contains(code);
+            assert_eq!(faults(&schema, &schema, &parsed).is_empty(), beyond, "{arguments}");
         }
         // Not an object at all: told as an error result or as JSON-RPC's invalid params, never a crash.
         for arguments in ["[]", "\"text\"", "7", "true", &json!(format!("{{{ok}}}")).to_string()] {
@@ -375,9 +397,33 @@ async fn b11_what_is_misspelt_or_of_the_wrong_type_is_named_and_refused() {
         assert_eq!(app.rows("payments").await, 0);
         // A null is an absent member, and _meta belongs beside the arguments.
         let nulls = with("order-2", &json!({"memo": null, "payee": null, "currency": null, "signers": null, "notify": null, "idempotency_key": null}));
+        let schema = Value::Object(spec(CREATE).input_schema());
+        assert_eq!(faults(&schema, &schema, &nulls), Vec::<String>::new());
         assert_eq!(app.call(&agent, CREATE, nulls).await.status(), "CREATED");
         let beside = json!({"name": CREATE, "arguments": minimal("order-3"), "_meta": {"progressToken": 1}});
         assert_eq!(app.rpc().request(&agent, "tools/call", beside).await.answer().status(), "CREATED");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_another_call_is_doing_right_now_is_told_and_can_be_repeated() {
+    each_with(Wishes::default().patient(), async |app: &mut App| {
+        app.create("order-1").await;
+        app.signer.once("POST /api/v1/payments", Weather::Slow(700));
+        let asked = app.signer.count("POST", "/payments");
+        let link = async || app.call(&app.agent(), "get_sign_link", json!({"order_id": "order-1"})).await;
+        let second = async {
+            while app.signer.count("POST", "/payments") == asked {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            link().await
+        };
+        let (notified, told) = tokio::join!(app.notify("order-1"), second);
+        assert_eq!(notified.status(), "AWAITING_SIGNER");
+        assert_eq!((told.code().as_str(), &told.body["retryable"]), ("IDEMPOTENCY_IN_PROGRESS", &json!(true)));
+        assert_eq!(told.body["retry_after_ms"], 1_000);
+        assert!(!link().await.is_error);
     })
     .await;
 }
@@ -456,6 +502,20 @@ async fn a_waiting_status_call_ends_with_the_change_or_with_its_time() {
             let answer = app.call(&agent, "get_payment_status", arguments).await;
             assert_eq!((answer.code().as_str(), answer.text("field")), ("INVALID_ARGUMENT", "wait_ms"), "{bad}");
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_waiting_status_call_ends_before_a_short_deadline_of_calls() {
+    let short = Wishes::default().config(|config| config.server.call_deadline_ms = 2_000);
+    each_with(short, async |app: &mut App| {
+        app.create("order-1").await;
+        let began = Instant::now();
+        let arguments = json!({"order_id": "order-1", "wait_ms": 20_000});
+        let answer = app.call(&app.agent(), "get_payment_status", arguments).await;
+        assert_eq!(answer.status(), "CREATED", "{}", answer.body);
+        assert!(began.elapsed() >= Duration::from_millis(400), "it waited");
     })
     .await;
 }

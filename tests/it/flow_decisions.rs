@@ -339,7 +339,12 @@ async fn a_quorum_that_is_lost_before_the_execution_is_asked_for_anew() {
         assert_eq!(app.payment("order-1").await.notice.registered_round, 2, "the signer service knows the new round");
         // The old signature says nothing about the new round.
         let stale = app.confirm("finance-1", "order-1", &app.jws("finance-1", &old)).await;
-        assert_eq!(stale.code(), "SIGNATURE_INVALID");
+        assert_eq!((stale.code().as_str(), stale.text("next_action")), ("SIGNING_ROUND_STALE", "get_approval"));
+        assert_eq!(app.audited("decision.refused", "SIGNING_ROUND_STALE").await, 1);
+        // A signature over neither round's bytes is no signature at all.
+        let other = old.replace("approve", "reject");
+        let wrong = app.confirm("finance-1", "order-1", &app.jws("finance-1", &other)).await;
+        assert_eq!(wrong.code(), "SIGNATURE_INVALID");
         // With a new key of the second person it goes on.
         let key = SigningKey::from_seed(&[55; 32]);
         enrolment("finance-2", &key).pin(app.db.store(), &key.public()).await.unwrap();

@@ -25,13 +25,14 @@ impl Other {
         drop(socket);
         let address = address.to_string();
         let drain = drain_ms.to_string();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
+        // A file that may not grow is then an error of the write, not the end of the process.
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' XFSZ; exec \"$0\" serve", env!("CARGO_BIN_EXE_countersign")]);
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("COUNTERSIGN")) {
             command.env_remove(name);
         }
         let url = secrecy::ExposeSecret::expose_secret(&app.config.database.url);
         let child = command
-            .arg("serve")
             .envs([
                 ("COUNTERSIGN__SERVER__LISTEN", address.as_str()),
                 ("COUNTERSIGN__SERVER__PUBLIC_URL", &app.config.server.public_url),
@@ -169,20 +170,87 @@ fn few_seats() -> Wishes {
 #[tokio::test]
 async fn a_client_that_sends_its_head_byte_by_byte_is_let_go() {
     each_with(few_seats(), async |app: &mut App| {
-        let mut socket = TcpStream::connect(&app.config.server.listen).await.unwrap();
-        let begun = Instant::now();
-        let head = format!("POST /mcp HTTP/1.1\r\nhost: localhost\r\nx: {}", "y".repeat(1_000));
-        let mut let_go = false;
-        for byte in head.bytes() {
-            let sent = socket.write_all(&[byte]).await;
-            let mut rest = [0; 256];
-            let answer = tokio::time::timeout(Duration::from_millis(20), socket.read(&mut rest)).await;
-            let_go = sent.is_err() || matches!(answer, Ok(Ok(0) | Err(_)));
-            if let_go {
+        for kept in [false, true] {
+            let mut socket = TcpStream::connect(&app.config.server.listen).await.unwrap();
+            if kept {
+                // Its first request was as it should be.
+                socket.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+                let mut answer = [0; 2_048];
+                let read = socket.read(&mut answer).await.unwrap();
+                let text = String::from_utf8_lossy(&answer[..read]).to_lowercase();
+                assert!(text.starts_with("http/1.1 200") && !text.contains("connection: close"), "{text}");
+            }
+            let begun = Instant::now();
+            let head = format!("POST /mcp HTTP/1.1\r\nhost: localhost\r\nx: {}", "y".repeat(1_000));
+            let mut let_go = false;
+            for byte in head.bytes() {
+                let sent = socket.write_all(&[byte]).await;
+                let mut rest = [0; 256];
+                let answer = tokio::time::timeout(Duration::from_millis(20), socket.read(&mut rest)).await;
+                let_go = sent.is_err() || matches!(answer, Ok(Ok(0) | Err(_)));
+                if let_go {
+                    break;
+                }
+            }
+            let took = begun.elapsed();
+            assert!(let_go && took < Duration::from_secs(3), "kept: {kept}: {took:?}");
+        }
+    })
+    .await;
+}
+
+/// From now on no file of `child` may grow beyond so many bytes.
+async fn limit(child: &Child, bytes: &str) {
+    let pid = child.id().unwrap().to_string();
+    let set = Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={bytes}:unlimited")]).status().await;
+    assert!(set.unwrap().success(), "{bytes}");
+}
+
+#[tokio::test]
+async fn b20c_while_its_files_may_not_grow_a_process_loses_nothing_and_then_goes_on_by_itself() {
+    each_with(Wishes::default().patient(), async |app: &mut App| {
+        let database = secrecy::ExposeSecret::expose_secret(&app.config.database.url).to_owned();
+        // PostgreSQL's files are not this process's.
+        let Some(file) = database.strip_prefix("sqlite://") else { return };
+        let asked = app.awaiting("asked").await;
+        let other = Other::start(app, 1_000).await;
+        let ready = async || {
+            let page = app.http.get(format!("http://{}/readyz", other.address)).send().await.unwrap();
+            page.status().as_u16()
+        };
+        let create = async |order: &str| {
+            let arguments = json!({"order_id": order, "amount": "199.00", "payee": "demo-payee-001"});
+            other.rpc.call(&app.agent(), "create_payment", arguments).await
+        };
+        assert_eq!(create("before").await.status(), "CREATED");
+        let document = app.document("finance-1", "asked", "approve", "").await;
+        let approval = json!({"order_id": "asked", "signature": app.jws("finance-1", &document)});
+        let confirm =
+            async || other.rpc.call(&app.signer_token("finance-1"), "confirm_signing", approval.clone()).await;
+
+        let log = std::fs::metadata(format!("{}-wal", file.split('?').next().unwrap())).unwrap().len();
+        limit(&other.child, &log.to_string()).await;
+        let mut told = create("more-0").await;
+        for number in 1..300 {
+            if told.is_error {
                 break;
             }
+            told = create(&format!("more-{number}")).await;
         }
-        assert!(let_go && begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        assert_eq!((told.code().as_str(), &told.body["retryable"]), ("STORE_UNAVAILABLE", &json!(true)));
+        assert_eq!(confirm().await.code(), "STORE_UNAVAILABLE");
+        assert_eq!((ready().await, app.requests(&asked).await), (503, 0), "no intent, no request");
+        let status = other.rpc.call(&app.agent(), "get_payment_status", json!({"order_id": "asked"})).await;
+        assert_eq!(status.status(), "AWAITING_SIGNER", "reads go on");
+
+        limit(&other.child, "unlimited").await;
+        assert_eq!(create("after").await.status(), "CREATED", "without a repair");
+        assert_eq!(ready().await, 200);
+        assert!(!confirm().await.is_error);
+        until("it is paid", async || app.payment("asked").await.status.as_str() == "EXECUTED").await;
+        assert_eq!((app.executions(&asked).await, app.requests(&asked).await), (1, 1));
+        let stopped = other.terminate().await;
+        other.ended(stopped).await;
     })
     .await;
 }

@@ -16,16 +16,16 @@ use crate::harness::app::CALLBACK_SECRET;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_countersign");
 
 /// A folder of a test, gone when the test is.
-struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let path = std::env::temp_dir().join(format!("countersign-start-{:016x}", SystemEntropy.u64()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
-    fn write(&self, name: &str, text: &str) -> String {
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
         let path = self.0.join(name);
         std::fs::write(&path, text).unwrap();
         path.display().to_string()
@@ -38,11 +38,14 @@ impl Drop for Folder {
     }
 }
 
-/// A whole good configuration in a file; each test changes one thing.
-fn good(folder: &Folder) -> String {
+/// A whole good configuration in a file, its secrets in files of their own; each test changes one thing.
+pub(crate) fn good(folder: &Folder) -> String {
     let policy = folder.write("policy.toml", crate::harness::app::POLICY);
     let jwks = folder.write("jwks.json", &countersign::http::auth::Mint::from_seed(&[7; 32]).jwks());
     let database = folder.0.join("gateway.db").display().to_string();
+    let signer_key = folder.write("signer-api-key", "signer-api-key-for-tests");
+    let secret = folder.write("callback-secret", CALLBACK_SECRET);
+    let rail_key = folder.write("rail-api-key", "rail-api-key-for-tests");
     format!(
         r#"
 [server]
@@ -57,31 +60,36 @@ jwks_file = "{jwks}"
 file = "{policy}"
 [signer]
 url = "http://127.0.0.1:9"
-api_key = "signer-api-key-for-tests"
-callback_secret = "{CALLBACK_SECRET}"
+api_key_file = "{signer_key}"
+callback_secret_file = "{secret}"
 [rail]
 url = "http://127.0.0.1:9"
-api_key = "rail-api-key-for-tests"
+api_key_file = "{rail_key}"
 "#
     )
 }
 
-/// Runs `countersign serve` until it ends; kills it after five seconds.
+/// Runs `countersign serve` until it ends; kills it after ten seconds.
 async fn serve(config: &str, environment: &[(&str, &str)]) -> Output {
+    run(&["serve", "--config", config], environment).await
+}
+
+/// Runs a command until it ends; kills it after ten seconds.
+pub(crate) async fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(PROGRAM);
-    command.args(["serve", "--config", config]).kill_on_drop(true).stdin(Stdio::null());
+    command.args(arguments).kill_on_drop(true).stdin(Stdio::null());
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("COUNTERSIGN")) {
         command.env_remove(name);
     }
     command.envs(environment.iter().copied());
-    tokio::time::timeout(Duration::from_secs(5), command.output())
+    tokio::time::timeout(Duration::from_secs(10), command.output())
         .await
-        .unwrap_or_else(|_| panic!("it did not end within 5 s: {environment:?}"))
+        .unwrap_or_else(|_| panic!("it did not end within 10 s: {environment:?}"))
         .unwrap()
 }
 
 /// One line on stderr that names `named`, and this exit code.
-fn refuses(what: &str, output: &Output, code: i32, named: &str) {
+pub(crate) fn refuses(what: &str, output: &Output, code: i32, named: &str) {
     let text = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(output.status.code(), Some(code), "{what}: {text}");
     // Beside log lines, which are JSON.
@@ -101,9 +109,14 @@ async fn b23_a_setting_that_cannot_be_used_is_named_in_one_line() {
         assert!(good.contains(from), "{from}");
         folder.write(&format!("c{:08x}.toml", SystemEntropy.u64() & 0xffff_ffff), &good.replacen(from, to, 1))
     };
-    let api_key = "api_key = \"signer-api-key-for-tests\"";
-    let secret = format!("callback_secret = \"{CALLBACK_SECRET}\"");
-    let missing = "api_key_file = \"/nowhere/at/all\"";
+    // The same with another secret in the file that holds it.
+    let holding = |name: &str, text: &str| {
+        let other = folder.write(&format!("s{:08x}", SystemEntropy.u64() & 0xffff_ffff), text);
+        with(&folder.0.join(name).display().to_string(), &other)
+    };
+    let signer_key = format!("api_key_file = \"{}\"", folder.0.join("signer-api-key").display());
+    let secret = format!("callback_secret_file = \"{}\"", folder.0.join("callback-secret").display());
+    let rail_key = format!("api_key_file = \"{}\"", folder.0.join("rail-api-key").display());
     let bad_policy = folder.write("bad.toml", &crate::harness::app::POLICY.replace("required = 1", "required = 9"));
     let signing_agent = folder
         .write("signing.toml", &crate::harness::app::POLICY.replace("agent = [", "agent = [\"confirm_signing\", "));
@@ -118,45 +131,43 @@ async fn b23_a_setting_that_cannot_be_used_is_named_in_one_line() {
         ("no issuer", with("issuer = \"https://issuer.test.invalid\"", ""), "auth.issuer"),
         ("no keys", with(&format!("jwks_file = \"{jwks}\""), ""), "auth.jwks_url"),
         ("a keys file that is not there", with(&jwks, "/nowhere/jwks.json"), "auth.jwks_file"),
-        ("no signer URL", with("url = \"http://127.0.0.1:9\"\napi_key = \"signer", "api_key = \"signer"), "signer.url"),
+        ("no signer URL", with("[signer]\nurl = \"http://127.0.0.1:9\"", "[signer]"), "signer.url"),
+        ("no signer key", with(&signer_key, ""), "signer.api_key"),
+        ("an empty signer key", with(&signer_key, "api_key = \"\""), "signer.api_key"),
+        ("an empty signer key file", holding("signer-api-key", ""), "signer.api_key"),
+        ("a blank signer key", holding("signer-api-key", "                    "), "signer.api_key"),
+        ("a short signer key", holding("signer-api-key", "short"), "signer.api_key"),
         (
-            "a signer URL that is none",
-            with("url = \"http://127.0.0.1:9\"\napi_key = \"signer", "url = \"nonsense\"\napi_key = \"signer"),
-            "signer.url",
+            "a key file that is not there",
+            with(&signer_key, "api_key_file = \"/nowhere/at/all\""),
+            "signer.api_key_file",
         ),
-        ("no signer key", with(api_key, ""), "signer.api_key"),
-        ("an empty signer key", with(api_key, "api_key = \"\""), "signer.api_key"),
-        ("a blank signer key", with(api_key, "api_key = \"                    \""), "signer.api_key"),
-        ("a short signer key", with(api_key, "api_key = \"short\""), "signer.api_key"),
-        ("a key file that is not there", with(api_key, missing), "signer.api_key_file"),
-        ("key and key file", with(api_key, &format!("{api_key}\n{missing}")), "signer.api_key"),
         ("no callback secret", with(&secret, ""), "signer.callback_secret"),
-        ("an empty callback secret", with(&secret, "callback_secret = \"\""), "signer.callback_secret"),
-        ("three spaces", with(&secret, "callback_secret = \"   \""), "signer.callback_secret"),
-        ("only the prefix", with(&secret, "callback_secret = \"whsec_\""), "signer.callback_secret"),
+        ("an empty callback secret", holding("callback-secret", ""), "signer.callback_secret"),
+        ("three spaces", holding("callback-secret", "   "), "signer.callback_secret"),
+        ("only the prefix", holding("callback-secret", "whsec_"), "signer.callback_secret"),
         (
             "a secret that is not base64",
-            with(&secret, &format!("callback_secret = \"whsec_{}\"", "!".repeat(40))),
+            holding("callback-secret", &format!("whsec_{}", "!".repeat(40))),
             "signer.callback_secret",
         ),
-        (
-            "a line end in it",
-            with(&secret, &format!("callback_secret = \"{CALLBACK_SECRET}\\n\"")),
-            "signer.callback_secret",
-        ),
-        (
-            "a secret whose quote is not closed",
-            with("api_key = \"rail-api-key-for-tests\"", "api_key = \"rail-api-key-for-tests"),
-            "line",
-        ),
-        ("no rail key", with("api_key = \"rail-api-key-for-tests\"", ""), "rail.api_key"),
+        ("a secret whose quote is not closed", with(&rail_key, "api_key = \"rail-api-key-for-tests"), "line 18"),
+        ("no rail key", with(&rail_key, ""), "rail.api_key"),
         ("no policy file", with(&policy, "/nowhere/policy.toml"), "policy.file"),
         ("a quorum of nobody", with(&policy, &bad_policy), "required"),
         ("an agent that could sign", with(&policy, &signing_agent), "confirm_signing"),
+        (
+            "a payee that is none",
+            with("[signer]", "[payments]\npayee_account = \"\u{202e}\"\n[signer]"),
+            "payments.payee",
+        ),
         ("a currency that is none", with("[signer]", "[payments]\ncurrency = \"XXX\"\n[signer]"), "payments.currenc"),
         ("a lease that is too short", with("[signer]", "[worker]\nlease_ms = 10\n[signer]"), "worker.lease_ms"),
         ("an address that is none", with("127.0.0.1:0", "nonsense"), "server.listen"),
     ];
+    let both =
+        serve(&folder.write("both.toml", &good), &[("COUNTERSIGN__SIGNER__API_KEY", "another-signer-key")]).await;
+    refuses("key and key file", &both, 2, "signer.api_key");
     for (what, config, named) in rows {
         let output = serve(&config, &[]).await;
         refuses(what, &output, 2, named);
@@ -173,6 +184,42 @@ async fn b23_a_setting_that_cannot_be_used_is_named_in_one_line() {
         2,
         "telemetry.log",
     );
+}
+
+/// A file is copied, committed and shown; a secret in it is refused, whatever else is right.
+#[tokio::test]
+async fn b23_a_secret_in_the_file_is_refused_and_not_shown() {
+    const API_KEY: &str = "SECRET-API-KEY-IN-A-FILE";
+    let folder = Folder::new();
+    let good = good(&folder);
+    let database = format!("url = \"sqlite://{}\"", folder.0.join("gateway.db").display());
+    let secret = format!("callback_secret = \"{CALLBACK_SECRET}\"");
+    let hooks = format!("[webhooks]\nsecrets = [\"{CALLBACK_SECRET}\"]\n[signer]");
+    for (from, to, setting) in [
+        ("[signer]", &format!("[signer]\napi_key = \"{API_KEY}\""), "signer.api_key"),
+        ("[signer]", &format!("[signer]\n{secret}"), "signer.callback_secret"),
+        ("[rail]", &format!("[rail]\napi_key = \"{API_KEY}\""), "rail.api_key"),
+        ("[signer]", &hooks, "webhooks.secrets"),
+        (&database, &format!("url = \"postgres://desk:{API_KEY}@127.0.0.1:1/desk\""), "database.url"),
+        (&database, &format!("url = \"postgres://desk@127.0.0.1:1/desk?password={API_KEY}\""), "database.url"),
+        (&database, &format!("url = \"postgres://desk:{API_KEY}@[/desk\""), "database.url"),
+    ] {
+        assert!(good.contains(from), "{from}");
+        let config = folder.write("inline.toml", &good.replacen(from, to, 1));
+        for command in ["serve", "check", "migrate"] {
+            let output = run(&[command, "--config", &config], &[]).await;
+            let told = format!("{setting} is a secret: set it by environment or {setting}_file");
+            refuses(&format!("{command}: {setting}"), &output, 2, &told);
+            refuses(&format!("{command}: {setting}"), &output, 2, "inline.toml, line ");
+            let text = String::from_utf8(output.stderr).unwrap();
+            assert!(!text.contains(API_KEY) && !text.contains(&CALLBACK_SECRET[6..]), "{text}");
+        }
+    }
+    // An empty one is none, and neither is a URL without a password.
+    let empty = good.replacen("[rail]\n", "[rail]\napi_key = \"\"\n", 1);
+    let url = empty.replacen(&database, "url = \"postgres://desk@127.0.0.1:1/desk\"", 1);
+    let output = run(&["migrate", "--config", &folder.write("empty.toml", &url)], &[]).await;
+    refuses("no database is there", &output, 1, "database: can't be opened");
 }
 
 /// Each is the environment over a good file; the last one's only fault is not about webhooks.
@@ -294,7 +341,7 @@ async fn the_environment_goes_before_the_file_and_an_empty_variable_counts_as_un
     let environment = [
         ("COUNTERSIGN__SERVER__LISTEN", address.as_str()),
         ("COUNTERSIGN__SIGNER__API_KEY", ""),
-        ("COUNTERSIGN__RAIL__API_KEY", "another-rail-key-of-tests"),
+        ("COUNTERSIGN__WORKER__TICK_MS", "100"),
     ];
     let mut running = spawn(&["serve", "--config", &config], &environment);
     assert!(is_up(&format!("http://{address}/healthz")).await, "it starts");
@@ -327,7 +374,8 @@ async fn b23_an_unknown_key_is_answered_with_where_it_is_and_what_was_meant() {
         let config = folder.write("typo.toml", &good.replacen(from, to, 1));
         let output = serve(&config, &[]).await;
         refuses(to, &output, 2, meant);
-        refuses(to, &output, 2, "typo.toml: ");
+        let line = 1 + good[..good.find(from).unwrap()].matches('\n').count() + usize::from(to.contains('\n'));
+        refuses(to, &output, 2, &format!("typo.toml, line {line}: "));
     }
     let config = folder.write("good.toml", &good);
     for variable in ["COUNTERSIGN__NOTIFY__ATEMPTS", "COUNTERSIGN_NOTIFY__ATTEMPTS", "COUNTERSIGN__NOTIFY_ATTEMPTS"] {
@@ -341,7 +389,7 @@ async fn b23_an_unknown_key_is_answered_with_where_it_is_and_what_was_meant() {
 async fn b23_a_secret_file_that_holds_no_secret_is_named() {
     let folder = Folder::new();
     let good = good(&folder);
-    let secret = format!("callback_secret = \"{CALLBACK_SECRET}\"");
+    let secret = folder.0.join("callback-secret").display().to_string();
     let no_text = folder.0.join("bytes");
     std::fs::write(&no_text, [0xff, 0xfe]).unwrap();
     let rows = [
@@ -351,10 +399,11 @@ async fn b23_a_secret_file_that_holds_no_secret_is_named() {
         ("a line end only", folder.write("line", "\n")),
         ("blanks", folder.write("blanks", "                                             \n")),
         ("only the prefix", folder.write("prefix", "whsec_\n")),
-        ("two lines", folder.write("lines", &format!("{CALLBACK_SECRET}\n{CALLBACK_SECRET}\n"))),
+        ("three lines", folder.write("lines", &format!("{CALLBACK_SECRET}\n").repeat(3))),
+        ("a good line and a bad one", folder.write("mixed", &format!("{CALLBACK_SECRET}\nwhsec_\n"))),
     ];
     for (what, file) in rows {
-        let config = folder.write("c.toml", &good.replace(&secret, &format!("callback_secret_file = \"{file}\"")));
+        let config = folder.write("c.toml", &good.replace(&secret, &file));
         let output = serve(&config, &[]).await;
         refuses(what, &output, 2, "signer.callback_secret");
         assert!(!String::from_utf8(output.stderr).unwrap().contains(&CALLBACK_SECRET[6..]), "{what}");
@@ -372,10 +421,8 @@ async fn b23_a_secret_file_that_holds_no_secret_is_named() {
 #[tokio::test]
 async fn b23_where_it_starts_nothing_is_open_and_a_files_line_end_is_no_part_of_the_secret() {
     let folder = Folder::new();
-    let secret = folder.write("callback-secret", &format!("{CALLBACK_SECRET}\r\n"));
-    let text = good(&folder)
-        .replace(&format!("callback_secret = \"{CALLBACK_SECRET}\""), &format!("callback_secret_file = \"{secret}\""))
-        .replace("[auth]", "[auth]\naudience = \"\"");
+    let text = good(&folder).replace("[auth]", "[auth]\naudience = \"\"");
+    folder.write("callback-secret", &format!("{CALLBACK_SECRET}\r\n"));
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);
@@ -413,26 +460,6 @@ async fn b23_where_it_starts_nothing_is_open_and_a_files_line_end_is_no_part_of_
             .header("content-type", "application/json")
             .body(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
         assert_eq!(open.send().await.unwrap().status(), 401, "{token:?}");
-    }
-}
-
-#[tokio::test]
-async fn b23_what_check_prints_masks_every_secret() {
-    let folder = Folder::new();
-    let config = folder.write("good.toml", &good(&folder));
-    let output = Command::new(PROGRAM)
-        .args(["check", "--config", &config])
-        .env("COUNTERSIGN__DATABASE__URL", "postgres://desk:PASSWORD-IN-A-URL@127.0.0.1:1/nothing")
-        .env("COUNTERSIGN__DATABASE__BUSY_TIMEOUT_MS", "500")
-        .kill_on_drop(true)
-        .output()
-        .await
-        .unwrap();
-    let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "no peer answers: {said}");
-    assert!(said.contains("REDACTED") && said.contains("https://issuer.test.invalid"), "{said}");
-    for secret in ["signer-api-key-for-tests", "rail-api-key-for-tests", &CALLBACK_SECRET[6..], "PASSWORD"] {
-        assert!(!said.contains(secret), "{secret}: {said}");
     }
 }
 

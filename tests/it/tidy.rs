@@ -40,7 +40,7 @@ const EVERYTHING: &[&str] =
 const SPEAKS_SQL: [&str; 3] = ["src/store/", "src/signer/store/", "src/sandbox/"];
 
 /// The tracked files, by path from the root; every file where there is no git.
-fn files() -> Vec<String> {
+pub(crate) fn files() -> Vec<String> {
     let root = env!("CARGO_MANIFEST_DIR");
     let mut files = match Command::new("git").arg("ls-files").current_dir(root).output() {
         Ok(said) if said.status.success() => {
@@ -68,19 +68,19 @@ fn walk(folder: &Path, prefix: &str, found: &mut Vec<String>) {
     }
 }
 
-fn read(path: &str) -> String {
+pub(crate) fn read(path: &str) -> String {
     let bytes = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn rust(below: &[&str]) -> Vec<String> {
+pub(crate) fn rust(below: &[&str]) -> Vec<String> {
     let is_rust = |path: &str| Path::new(path).extension().is_some_and(|ending| ending == "rs");
     let ours = |path: &String| is_rust(path) && below.iter().any(|folder| path.starts_with(folder));
     files().into_iter().filter(ours).collect()
 }
 
 /// Whether a file of `src` is compiled for tests only.
-fn is_test(path: &str) -> bool {
+pub(crate) fn is_test(path: &str) -> bool {
     path.ends_with("_tests.rs")
         || path.ends_with("/tests.rs")
         || path.ends_with("/script.rs")
@@ -89,7 +89,7 @@ fn is_test(path: &str) -> bool {
 }
 
 /// The lines of code that ship: no comments, no test module.
-fn shipped(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn shipped(text: &str) -> impl Iterator<Item = &str> {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
     code.lines().filter(|line| !line.trim_start().starts_with("//"))
 }
@@ -186,7 +186,7 @@ fn the_rule_would_be_noticed_when_broken() {
 }
 
 /// The cells of a page's table rows whose first cell is code, under their last heading.
-fn rows(page: &str) -> Vec<(String, Vec<String>)> {
+pub(crate) fn rows(page: &str) -> Vec<(String, Vec<String>)> {
     let mut heading = String::new();
     let mut rows = Vec::new();
     for line in page.lines() {

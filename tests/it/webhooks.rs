@@ -19,7 +19,7 @@ const OLD: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDC2FVsBQIhrsc";
 const NEW: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYqr";
 
 /// From now on the desk tells these, each on a loopback address that is allowed.
-async fn tell(app: &mut App, sinks: &[&Sink]) {
+pub(crate) async fn tell(app: &mut App, sinks: &[&Sink]) {
     let hooks = &mut app.config.webhooks;
     hooks.targets = sinks.iter().map(|sink| sink.url()).collect();
     hooks.allow_private = sinks.iter().map(|sink| sink.place()).collect();

@@ -8,8 +8,11 @@ use serde_json::{Value, json};
 
 use super::super::serve::ConfigFile;
 use super::super::{CommandFault, ambient, failed};
-use crate::app::{journal, open_existing, read_policy};
+use crate::app::{Ambient, WaysOut, open_existing, read_policy, ways_out};
+use crate::config::Config;
 use crate::http::auth::{KeySource, Verifier};
+use crate::journal::ports::{Answer, RailPort as _, SignerPort as _};
+use crate::telemetry;
 
 /// Options of `check` by itself.
 #[derive(Debug, Args)]
@@ -23,69 +26,127 @@ pub(super) struct Deployment {
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How it went with a dependency.
+enum Verdict {
+    Ok,
+    Failed(String),
+    /// It could not be looked at.
+    Skipped(&'static str),
+}
+
+/// One dependency.
+struct Row {
+    dependency: String,
+    verdict: Verdict,
+    /// Of this command's own calls: a serving process shows its own in /readyz.
+    breaker: Option<&'static str>,
+}
+
+impl Row {
+    fn new(dependency: impl Into<String>, verdict: Result<(), String>) -> Self {
+        let verdict = verdict.map_or_else(Verdict::Failed, |()| Verdict::Ok);
+        Self { dependency: dependency.into(), verdict, breaker: None }
+    }
+
+    /// What a program reads: `ok`, `failed` or `skipped`, and why.
+    fn told(&self) -> (&'static str, Option<&str>) {
+        match &self.verdict {
+            Verdict::Ok => ("ok", None),
+            Verdict::Failed(why) => ("failed", Some(why)),
+            Verdict::Skipped(why) => ("skipped", Some(why)),
+        }
+    }
+}
+
 impl Deployment {
     #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     pub(super) async fn run(self) -> Result<(), CommandFault> {
-        let config = self.file.checked()?;
-        let policy = read_policy(&config)?;
+        let (config, shown) = Config::load_shown(self.file.config.as_deref())?;
+        config.check()?;
+        read_policy(&config)?;
         let ambient = ambient();
-        let mut verdicts: Vec<(&str, Result<(), String>)> = Vec::new();
-        // Of this command's own calls: a serving process shows its own in /readyz.
-        let mut breakers = [""; 2];
-        let keys =
-            Verifier::new(&config.auth, config.audience(), Arc::clone(&ambient.clock), KeySource::of(&config.auth))
-                .await;
-        verdicts.push((
-            "token keys",
-            keys.map_err(|err| err.to_string()).and_then(|keys| {
-                if keys.has_keys() { Ok(()) } else { Err("none could be loaded from auth.jwks_url".to_owned()) }
-            }),
-        ));
-        match open_existing(&config, Arc::clone(&ambient.clock)).await {
-            Ok(store) => {
-                verdicts.push(("database", Ok(())));
-                let journal = journal(&config, policy, store.clone(), &ambient, false).await?;
-                let told = |answer: Result<Result<(), crate::journal::ports::Trouble>, _>| match answer {
-                    Ok(Ok(())) => Ok(()),
-                    Ok(Err(trouble)) => Err(trouble.to_string()),
-                    Err(_) => Err("no answer in time".to_owned()),
-                };
-                verdicts.push(("signer service", told(tokio::time::timeout(PATIENCE, journal.ping_signer()).await)));
-                verdicts.push(("rail", told(tokio::time::timeout(PATIENCE, journal.ping_rail()).await)));
-                breakers = journal.breakers();
-                store.close().await;
-            }
-            Err(fault) => verdicts.push(("database", Err(fault.to_string()))),
-        }
-        let good = verdicts.iter().all(|(_, verdict)| verdict.is_ok());
+        let ways_out = ways_out(&config, &ambient)?;
+        let rows = rows(&config, &ambient, &ways_out).await;
+        let good = rows.iter().all(|row| matches!(row.verdict, Verdict::Ok));
         if self.json {
-            let rows: Vec<Value> = verdicts
+            let dependencies: Vec<Value> = rows
                 .iter()
-                .map(|(name, verdict)| {
-                    json!({"dependency": name, "ok": verdict.is_ok(), "reason": verdict.as_ref().err(),
-                        "breaker": breaker_of(name, breakers)})
+                .map(|row| {
+                    let (result, reason) = row.told();
+                    json!({"dependency": row.dependency, "result": result, "reason": reason, "breaker": row.breaker})
                 })
                 .collect();
-            println!("{}", json!({"ok": good, "dependencies": rows}));
+            println!("{}", json!({"ok": good, "dependencies": dependencies, "config": shown}));
         } else {
-            // Secrets print as REDACTED: they are a type of their own.
-            println!("{config:#?}\n");
-            for (name, verdict) in &verdicts {
-                let breaker = breaker_of(name, breakers).map(|word| format!(" (breaker {word})")).unwrap_or_default();
-                match verdict {
-                    Ok(()) => println!("ok      {name}{breaker}"),
-                    Err(why) => println!("failed  {name}: {why}{breaker}"),
-                }
+            println!("{shown}");
+            for row in &rows {
+                let (result, reason) = row.told();
+                let reason = reason.map(|why| format!(": {why}")).unwrap_or_default();
+                let breaker = row.breaker.map(|word| format!(" (breaker {word})")).unwrap_or_default();
+                println!("{result:<8}{}{reason}{breaker}", row.dependency);
             }
         }
         if good { Ok(()) } else { Err(failed("not every dependency answers")) }
     }
 }
 
-fn breaker_of(dependency: &str, [signer, rail]: [&'static str; 2]) -> Option<&'static str> {
-    match dependency {
-        "signer service" => Some(signer),
-        "rail" => Some(rail),
-        _ => None,
+/// A row for everything that `config` names, whatever becomes of the others.
+async fn rows(config: &Config, ambient: &Ambient, ways_out: &WaysOut) -> Vec<Row> {
+    let WaysOut { signer, rail, webhooks } = ways_out;
+    let otlp = async {
+        let endpoint = &config.telemetry.otlp_endpoint;
+        if endpoint.is_empty() { None } else { Some(telemetry::probe(endpoint).await) }
+    };
+    let (keys, database, signed, paid, hooks, otlp) = tokio::join!(
+        token_keys(config, ambient),
+        database(config, ambient),
+        tokio::time::timeout(PATIENCE, signer.health()),
+        tokio::time::timeout(PATIENCE, rail.health()),
+        webhooks.probe(),
+        tokio::time::timeout(PATIENCE, otlp),
+    );
+    let mut rows = vec![Row::new("token keys", keys)];
+    rows.extend(database);
+    rows.push(Row { breaker: Some(signer.breaker()), ..Row::new("signer service", told(signed)) });
+    rows.push(Row { breaker: Some(rail.breaker()), ..Row::new("rail", told(paid)) });
+    rows.extend(hooks.into_iter().map(|(url, verdict)| Row::new(format!("webhook target {url}"), verdict)));
+    let otlp = otlp.unwrap_or_else(|_| Some(Err("no answer in time".to_owned())));
+    rows.extend(otlp.map(|verdict| Row::new("OTLP endpoint", verdict)));
+    rows
+}
+
+fn told(answer: Result<Answer<()>, tokio::time::error::Elapsed>) -> Result<(), String> {
+    match answer {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(trouble)) => Err(trouble.to_string()),
+        Err(_) => Err("no answer in time".to_owned()),
     }
+}
+
+async fn token_keys(config: &Config, ambient: &Ambient) -> Result<(), String> {
+    let source = KeySource::of(&config.auth);
+    match Verifier::new(&config.auth, config.audience(), Arc::clone(&ambient.clock), source).await {
+        Ok(keys) if keys.has_keys() => Ok(()),
+        Ok(_) => Err("none could be loaded from auth.jwks_url".to_owned()),
+        Err(fault) => Err(fault.to_string()),
+    }
+}
+
+/// The database, and its schema if there is one to look at.
+async fn database(config: &Config, ambient: &Ambient) -> [Row; 2] {
+    let store = match open_existing(config, Arc::clone(&ambient.clock)).await {
+        Ok(store) => store,
+        Err(fault) => {
+            let unseen = Verdict::Skipped("the database can't be opened");
+            let migrations = Row { dependency: "migrations".to_owned(), verdict: unseen, breaker: None };
+            return [Row::new("database", Err(fault.to_string())), migrations];
+        }
+    };
+    let schema = match store.schema_fault().await {
+        Ok(None) => Ok(()),
+        Ok(Some(why)) => Err(why),
+        Err(fault) => Err(fault.to_string()),
+    };
+    store.close().await;
+    [Row::new("database", Ok(())), Row::new("migrations", schema)]
 }

@@ -3,12 +3,13 @@
 use serde_json::Value;
 
 /// The keywords that are known here; any other fails the test that meets it.
-const KNOWN: [&str; 18] = [
+const KNOWN: [&str; 19] = [
     "$ref",
     "type",
     "const",
     "enum",
     "allOf",
+    "oneOf",
     "required",
     "properties",
     "additionalProperties",
@@ -112,6 +113,12 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str, found: &mut Vec<
     }
     for part in schema["allOf"].as_array().into_iter().flatten() {
         check(root, part, value, at, found);
+    }
+    if let Some(parts) = schema["oneOf"].as_array() {
+        let fitting = parts.iter().filter(|part| faults(root, part, value).is_empty()).count();
+        if fitting != 1 {
+            found.push(format!("{at}: fits {fitting} of {} forms, not one", parts.len()));
+        }
     }
 }
 
@@ -223,18 +230,22 @@ fn the_validator_sees_what_is_wrong() {
     let root = json!({"defs": {"word": {"type": "string", "minLength": 2}}});
     let schema = json!({"type": "object", "required": ["a"], "additionalProperties": false, "properties": {
         "a": {"$ref": "#/defs/word"}, "n": {"type": "integer", "minimum": 1},
-        "l": {"type": "array", "minItems": 1, "items": {"enum": ["x"]}}}});
-    assert_eq!(faults(&root, &schema, &json!({"a": "xy", "n": 1, "l": ["x"]})), Vec::<String>::new());
+        "l": {"type": "array", "minItems": 1, "items": {"enum": ["x"]}}},
+        "oneOf": [{"properties": {"a": {"const": "xy"}}}, {"required": ["n"]}]});
+    assert_eq!(faults(&root, &schema, &json!({"a": "xy", "l": ["x"]})), Vec::<String>::new());
+    assert_eq!(faults(&root, &schema, &json!({"a": "yx", "n": 1})), Vec::<String>::new());
     for bad in [
         json!([]),
         json!({}),
-        json!({"a": "x"}),
-        json!({"a": 1}),
+        json!({"a": "x", "n": 1}),
+        json!({"a": 1, "n": 1}),
         json!({"a": "xy", "b": 1}),
-        json!({"a": "xy", "n": 0}),
-        json!({"a": "xy", "n": 1.5}),
+        json!({"a": "yx", "n": 0}),
+        json!({"a": "yx", "n": 1.5}),
         json!({"a": "xy", "l": []}),
         json!({"a": "xy", "l": ["y"]}),
+        json!({"a": "xy", "n": 1}),
+        json!({"a": "yx"}),
     ] {
         assert_eq!(faults(&root, &schema, &bad).len(), 1, "{bad}");
     }

@@ -1,0 +1,220 @@
+//! `countersign check`, and what a configuration may say: the same verdict before a start as at it.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use countersign::http::auth::Mint;
+use serde_json::Value;
+
+use crate::harness::app::{App, CALLBACK_SECRET, Wishes, each_with};
+use crate::harness::peer::{Peer, Weather};
+use crate::harness::sink::Sink;
+use crate::startup::{Folder, good, refuses, run};
+
+/// Each over a good file; what `check` lets pass, `serve` does not refuse, and the other way round.
+#[tokio::test]
+async fn b23_a_value_that_cannot_be_meant_is_refused_by_serve_and_check_alike() {
+    let folder = Folder::new();
+    let config = folder.write("good.toml", &good(&folder));
+    for (setting, value) in [
+        ("server.body_limit_bytes", "0"),
+        ("server.max_connections", "0"),
+        ("server.header_timeout_ms", "0"),
+        ("server.call_deadline_ms", "999"),
+        ("server.listen", "nonsense"),
+        ("server.listen", "127.0.0.1:99999"),
+        ("server.public_url", "https://u:PASSWORD@pay.example"),
+        ("server.allowed_hosts", "a/b"),
+        ("server.allowed_hosts", "pay.example,u:PASSWORD@pay.example"),
+        ("server.allowed_origins", "https://app.example,app.example"),
+        ("server.allowed_origins", "https://app.example/path"),
+        ("database.pool_size", "0"),
+        ("database.busy_timeout_ms", "0"),
+        ("auth.default_tenant", "a/b"),
+        ("auth.roles_claim", " "),
+        ("auth.authorization_servers", "nonsense"),
+        ("signer.url", "nonsense"),
+        ("signer.url", "ftp://signer.example"),
+        ("signer.url", "https://u:PASSWORD@signer.example"),
+        ("rail.url", "file:///etc/passwd"),
+        ("signer.callback_url", "nonsense"),
+        ("signer.connect_timeout_ms", "0"),
+        ("signer.read_timeout_ms", "0"),
+        ("signer.total_timeout_ms", "0"),
+        ("rail.connect_timeout_ms", "0"),
+        ("rail.read_timeout_ms", "0"),
+        ("rail.total_timeout_ms", "0"),
+        ("rail.query_cap_ms", "0"),
+        ("rail.dedup", "soon"),
+        ("rail.dedup", "99999999999999"),
+        ("rail.read_lag_ms", "99999999999999"),
+        ("notify.cap_ms", "0"),
+        ("notify.auto_after_ms", "99999999999999"),
+        ("payments.expires_after_s", "0"),
+        ("payments.expires_after_s", "99999999999999"),
+        ("payments.execute_within_s", "0"),
+        ("payments.execute_within_s", "99999999999999"),
+        ("worker.lease_ms", "99999999999999"),
+        ("webhooks.schedule_s", "0,99999999999999"),
+        ("telemetry.otlp_endpoint", "nonsense"),
+        ("telemetry.otlp_endpoint", "http://u:PASSWORD@127.0.0.1:4318"),
+        ("telemetry.log_form", "xml"),
+        ("telemetry.log", "info,=,="),
+    ] {
+        let variable = format!("COUNTERSIGN__{}", setting.to_ascii_uppercase().replace('.', "__"));
+        let environment = [(variable.as_str(), value)];
+        for command in ["serve", "check"] {
+            let output = run(&[command, "--config", &config], &environment).await;
+            refuses(&format!("{command} with {setting}={value}"), &output, 2, &format!("configuration: {setting}: "));
+            assert!(!String::from_utf8(output.stderr).unwrap().contains("PASSWORD"), "{setting}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn b23_what_check_prints_masks_every_secret() {
+    let folder = Folder::new();
+    let config = folder.write("good.toml", &good(&folder));
+    let environment = [
+        ("COUNTERSIGN__DATABASE__URL", "postgres://desk:PASSWORD-IN-A-URL@127.0.0.1:1/nothing"),
+        ("COUNTERSIGN__DATABASE__BUSY_TIMEOUT_MS", "500"),
+        ("COUNTERSIGN__WEBHOOKS__SECRETS", CALLBACK_SECRET),
+    ];
+    for form in [&["check", "--config", &config][..], &["check", "--json", "--config", &config]] {
+        let output = run(form, &environment).await;
+        let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "no peer answers: {said}");
+        assert!(said.contains("https://issuer.test.invalid"), "{said}");
+        assert_eq!(said.matches("REDACTED").count(), 2, "{said}");
+        for secret in ["signer-api-key-for-tests", "rail-api-key-for-tests", &CALLBACK_SECRET[6..], "PASSWORD"] {
+            assert!(!said.contains(secret), "{secret}: {said}");
+        }
+    }
+}
+
+/// What `check --json` says of each dependency, by name; and its exit code.
+async fn verdicts(config: &str, environment: &[(&str, &str)]) -> (Option<i32>, BTreeMap<String, String>) {
+    let output = run(&["check", "--json", "--config", config], environment).await;
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    assert_eq!(told["ok"], output.status.success(), "{told:#}");
+    assert_eq!(told["config"]["auth"]["issuer"], "https://issuer.test.invalid", "{told:#}");
+    let rows = told["dependencies"].as_array().unwrap().iter();
+    let row =
+        |row: &Value| (row["dependency"].as_str().unwrap().to_owned(), row["result"].as_str().unwrap().to_owned());
+    (output.status.code(), rows.map(row).collect())
+}
+
+/// Where keys and traces are: `status` is what the collector answers.
+async fn elsewhere(status: StatusCode) -> Peer {
+    let jwks: Value = serde_json::from_str(&Mint::from_seed(&[7; 32]).jwks()).unwrap();
+    let (listener, _) = Peer::bind().await;
+    let router =
+        Router::new().route("/jwks", get(async move || Json(jwks))).route("/v1/traces", post(async move || status));
+    Peer::serve(listener, router)
+}
+
+#[tokio::test]
+async fn check_gives_each_dependency_its_verdict() {
+    each_with(Wishes::default(), async |app: &mut App| {
+        let folder = Folder::new();
+        let (sink, keys, collector) =
+            (Sink::new().await, elsewhere(StatusCode::OK).await, elsewhere(StatusCode::OK).await);
+        let closed = elsewhere(StatusCode::UNAUTHORIZED).await;
+        let jwks = format!("jwks_url = \"{}/jwks\"", keys.url());
+        let text = good(&folder);
+        let file = text.lines().find(|line| line.starts_with("jwks_file")).unwrap().to_owned();
+        let config = folder.write("check.toml", &text.replace(&file, &jwks));
+        let (hooks, second) = (sink.url(), format!("{}/second", sink.url()));
+        let targets = format!("{hooks},{second}");
+        let database = secrecy::ExposeSecret::expose_secret(&app.config.database.url).to_owned();
+        let (signer, rail, otlp, place) = (app.signer.url(), app.rail.url(), collector.url(), sink.place());
+        let up: BTreeMap<&str, &str> = BTreeMap::from([
+            ("DATABASE__URL", database.as_str()),
+            ("DATABASE__BUSY_TIMEOUT_MS", "2000"),
+            ("SIGNER__URL", &signer),
+            ("RAIL__URL", &rail),
+            ("WEBHOOKS__TARGETS", &targets),
+            ("WEBHOOKS__SECRETS", CALLBACK_SECRET),
+            ("WEBHOOKS__ALLOW_PRIVATE", &place),
+            ("TELEMETRY__OTLP_ENDPOINT", &otlp),
+        ]);
+        let check = async |changes: &[(&'static str, &str)]| {
+            let mut all: BTreeMap<&str, &str> = up.clone();
+            all.extend(changes.iter().copied());
+            let all: Vec<(String, &str)> =
+                all.into_iter().map(|(name, value)| (format!("COUNTERSIGN__{name}"), value)).collect();
+            let all: Vec<(&str, &str)> = all.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+            verdicts(&config, &all).await
+        };
+        let hooks_row = format!("webhook target {hooks}");
+        let second_row = format!("webhook target {second}");
+        let names = [
+            "token keys",
+            "database",
+            "migrations",
+            "signer service",
+            "rail",
+            "OTLP endpoint",
+            &hooks_row,
+            &second_row,
+        ];
+        // All but these are well, and every row is there.
+        let expect = |what: &str, (code, rows): (Option<i32>, BTreeMap<String, String>), bad: &[(&str, &str)]| {
+            let mut good: BTreeMap<String, String> =
+                names.iter().map(|name| ((*name).to_owned(), "ok".to_owned())).collect();
+            good.extend(bad.iter().map(|(name, result)| ((*name).to_owned(), (*result).to_owned())));
+            assert_eq!((code, rows), (Some(i32::from(!bad.is_empty())), good), "{what}");
+        };
+        expect("all up", check(&[]).await, &[]);
+
+        let nowhere = format!("sqlite://{}", folder.0.join("none.db").display());
+        let no_database = [("database", "failed"), ("migrations", "skipped")];
+        expect("no database file", check(&[("DATABASE__URL", &nowhere)]).await, &no_database);
+        let refused = "postgres://desk:PASSWORD@127.0.0.1:1/desk";
+        expect("no database server", check(&[("DATABASE__URL", refused)]).await, &no_database);
+        let empty = folder.write("empty.db", "");
+        let empty = format!("sqlite://{empty}");
+        expect("no schema", check(&[("DATABASE__URL", &empty)]).await, &[("migrations", "failed")]);
+
+        for (peer, row, key_file) in
+            [(&app.signer, "signer service", "SIGNER__API_KEY_FILE"), (&app.rail, "rail", "RAIL__API_KEY_FILE")]
+        {
+            let other = folder.write("other-key", "another-key-than-theirs");
+            expect(&format!("{row}: another key"), check(&[(key_file, &other)]).await, &[(row, "failed")]);
+            for weather in [Weather::Status(401), Weather::Status(503), Weather::Garbage, Weather::Redirect] {
+                peer.set(weather);
+                expect(&format!("{row} {weather:?}"), check(&[]).await, &[(row, "failed")]);
+            }
+            peer.down().await;
+            expect(&format!("{row} down"), check(&[]).await, &[(row, "failed")]);
+            peer.up().await;
+        }
+
+        keys.set(Weather::Status(500));
+        expect("no keys", check(&[]).await, &[("token keys", "failed")]);
+        keys.up().await;
+        expect(
+            "a collector that refuses us",
+            check(&[("TELEMETRY__OTLP_ENDPOINT", &closed.url())]).await,
+            &[("OTLP endpoint", "failed")],
+        );
+        collector.down().await;
+        expect("no collector", check(&[]).await, &[("OTLP endpoint", "failed")]);
+        collector.up().await;
+
+        let gone = Peer::bind().await.1.to_string();
+        let (lost, unnamed) = (format!("http://{gone}/"), "http://no-such-name.invalid/".to_owned());
+        let open = format!("{place},{gone}");
+        let targets = format!("{hooks},{second},{lost},{unnamed}");
+        let (code, rows) = check(&[("WEBHOOKS__TARGETS", &targets), ("WEBHOOKS__ALLOW_PRIVATE", &open)]).await;
+        assert_eq!(code, Some(1));
+        for (url, result) in [(&hooks, "ok"), (&second, "ok"), (&lost, "failed"), (&unnamed, "failed")] {
+            assert_eq!(rows[&format!("webhook target {url}")], result, "{url}");
+        }
+        assert_eq!(rows.values().filter(|result| *result == "failed").count(), 2, "{rows:?}");
+    })
+    .await;
+}
