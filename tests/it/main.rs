@@ -35,6 +35,7 @@ mod flow_drain;
 mod flow_edges;
 mod flow_execution;
 mod flow_main;
+mod flow_seats;
 mod flow_store;
 mod flow_stuck;
 mod flow_unreachable;
