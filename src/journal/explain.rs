@@ -117,7 +117,7 @@ impl Journal {
             Err(trouble) => finding(
                 "signer_service",
                 false,
-                format!("does not work: {trouble}; breaker {breaker}"),
+                format!("does not work: {trouble}; {}", breaker_word(breaker)),
                 "bring the signer service back; the gateway goes on trying, and after NEED_MANUAL resend_notification",
             ),
         }
@@ -134,7 +134,7 @@ impl Journal {
             Err(trouble) => finding(
                 "rail",
                 false,
-                format!("does not work: {trouble}; breaker {breaker}"),
+                format!("does not work: {trouble}; {}", breaker_word(breaker)),
                 "bring the rail back; the gateway goes on by itself. Never pay this another way meanwhile",
             ),
         }
@@ -142,7 +142,12 @@ impl Journal {
 }
 
 fn answers(breaker: &str) -> String {
-    format!("answers, and accepts our key; breaker {breaker}")
+    format!("answers, and accepts our key; {}", breaker_word(breaker))
+}
+
+/// A worker in a process of its own judges for itself.
+fn breaker_word(breaker: &str) -> String {
+    format!("breaker of this process {breaker}")
 }
 
 fn state(payment: &Payment) -> Finding {
