@@ -21,6 +21,9 @@ pub const DEFAULTS: &str = include_str!("../../config/countersign.toml");
 #[error("configuration: {0}")]
 pub struct ConfigFault(pub String);
 
+/// How long a worker may sleep, and how long what a dead one held may lie.
+const LONGEST_MS: u64 = 3_600_000;
+
 fn fault(setting: &str, why: impl std::fmt::Display) -> ConfigFault {
     ConfigFault(format!("{setting}: {why}"))
 }
@@ -220,6 +223,10 @@ impl Config {
     /// *Errors*: the first setting that is missing or can't be used.
     pub fn check(&self) -> Result<(), ConfigFault> {
         web_url("server.public_url", &self.server.public_url)?;
+        let bare = |url: &url::Url| url.path() == "/" && url.query().is_none() && url.fragment().is_none();
+        if !url::Url::parse(&self.server.public_url).is_ok_and(|url| bare(&url)) {
+            return Err(fault("server.public_url", "must be scheme, host and port alone; the pages come after it"));
+        }
         if self.auth.issuer.trim().is_empty() {
             return Err(fault("auth.issuer", "is required: the \"iss\" of the tokens you accept"));
         }
@@ -252,6 +259,8 @@ impl Config {
                 .map_err(|err| fault("payments.payee_account", err.message))?;
         }
         let positive = [
+            ("server.header_timeout_ms", self.server.header_timeout_ms),
+            ("server.max_connections", u64::try_from(self.server.max_connections).unwrap_or(u64::MAX)),
             ("server.call_deadline_ms", self.server.call_deadline_ms),
             ("server.calls_per_minute", self.server.calls_per_minute.into()),
             ("server.calls_burst", self.server.calls_burst.into()),
@@ -265,6 +274,11 @@ impl Config {
         ];
         if let Some((setting, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err(fault(setting, "must be more than zero"));
+        }
+        for (setting, value) in [("worker.tick_ms", self.worker.tick_ms), ("worker.lease_ms", self.worker.lease_ms)] {
+            if value > LONGEST_MS {
+                return Err(fault(setting, format_args!("must be at most {LONGEST_MS}, an hour")));
+            }
         }
         let slowest = self.rail.total_timeout_ms.max(self.signer.total_timeout_ms);
         if self.worker.lease_ms <= slowest {

@@ -44,7 +44,13 @@ impl Journal {
     /// Looks at everything a payment can be stuck on, the outside included.
     pub async fn explain(&self, who: &Principal, selector: &Selector) -> Result<Diagnosis, Refusal> {
         let payment = self.status(who, selector).await?;
-        let mut findings = Vec::new();
+        let about = format!(
+            "countersign {}, environment {}, {}",
+            env!("CARGO_PKG_VERSION"),
+            self.rules.environment,
+            self.rules.node
+        );
+        let mut findings = vec![finding("process", true, about, "")];
         if payment.held_at.is_some() {
             findings.push(finding(
                 "manual_hold",

@@ -51,3 +51,4 @@ mod store;
 mod tidy;
 mod trace;
 mod webhooks;
+mod words;

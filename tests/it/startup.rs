@@ -155,6 +155,17 @@ async fn b23_a_setting_that_cannot_be_used_is_named_in_one_line() {
         ("an agent that could sign", with(&policy, &signing_agent), "confirm_signing"),
         ("a currency that is none", with("[signer]", "[payments]\ncurrency = \"XXX\"\n[signer]"), "payments.currenc"),
         ("a lease that is too short", with("[signer]", "[worker]\nlease_ms = 10\n[signer]"), "worker.lease_ms"),
+        ("an endless lease", with("[signer]", "[worker]\nlease_ms = 9223372036854775807\n[signer]"), "worker.lease_ms"),
+        ("an endless tick", with("[signer]", "[worker]\ntick_ms = 9223372036854775807\n[signer]"), "worker.tick_ms"),
+        ("no seats", with("[server]", "[server]\nmax_connections = 0"), "server.max_connections"),
+        ("no time for a head", with("[server]", "[server]\nheader_timeout_ms = 0"), "server.header_timeout_ms"),
+        (
+            "a public address with a path",
+            with("127.0.0.1:9\"\n[database]", "127.0.0.1:9/x\"\n[database]"),
+            "server.public_url",
+        ),
+        ("one with a query", with("127.0.0.1:9\"\n[database]", "127.0.0.1:9/?a\"\n[database]"), "server.public_url"),
+        ("a database that is neither", with("sqlite://", "mysql://"), "database.url"),
         ("an address that is none", with("127.0.0.1:0", "nonsense"), "server.listen"),
     ];
     for (what, config, named) in rows {

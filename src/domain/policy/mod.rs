@@ -44,6 +44,15 @@ impl Policy {
         roles.iter().any(|role| self.roles.get(role).is_some_and(|tools| tools.contains(tool)))
     }
 
+    /// Whether some rule, or the default one, asks this person.
+    pub fn names_signer(&self, signer: &str) -> bool {
+        let asked = self.rules.iter().filter_map(|rule| match &rule.outcome {
+            Outcome::Require(approval) => Some(approval),
+            Outcome::Deny => None,
+        });
+        asked.chain([&self.default]).any(|approval| approval.signers().contains(signer))
+    }
+
     /// Who must approve a payment of these facts.
     ///
     /// *Errors*: `POLICY_DENIED`, naming the rule.
