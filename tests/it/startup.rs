@@ -341,7 +341,7 @@ async fn b23_an_unknown_key_is_answered_with_where_it_is_and_what_was_meant() {
         refuses(to, &output, 2, "typo.toml: ");
     }
     let config = folder.write("good.toml", &good);
-    for variable in ["COUNTERSIGN__NOTIFY__ATEMPTS", "COUNTERSIGN_NOTIFY__ATTEMPTS", "COUNTERSIGN__NOTIFY_ATTEMPTS"] {
+    for variable in ["COUNTERSIGN__NOTIFY__ATEMPTS", "COUNTERSIGN__NOTIFY_ATTEMPTS"] {
         let output = serve(&config, &[(variable, "3")]).await;
         refuses(variable, &output, 2, "did you mean notify.attempts?");
         refuses(variable, &output, 2, variable);
