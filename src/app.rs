@@ -95,6 +95,10 @@ pub async fn open_existing(config: &Config, clock: Arc<dyn Clock>) -> Result<Sto
 /// Opens the database that `config` names, its schema as it is.
 async fn connect(config: &Config, clock: Arc<dyn Clock>) -> Result<Store, StartFault> {
     let database = &config.database;
+    let url = database.url.expose_secret();
+    if !["sqlite:", "postgres:", "postgresql:"].iter().any(|scheme| url.starts_with(scheme)) {
+        return Err(ConfigFault("database.url: must be sqlite://… or postgres://…".to_owned()).into());
+    }
     Ok(Store::open(database.url.expose_secret(), database.pool_size, ms(database.busy_timeout_ms), clock).await?)
 }
 
@@ -193,6 +197,7 @@ pub fn rules(config: &Config, rail: &dyn RailPort, ambient: &Ambient) -> Result<
     };
     Ok(Rules {
         node: format!("node-{:08x}", ambient.entropy.u64() >> 32),
+        environment: config.telemetry.environment.clone(),
         audience: config.resource(),
         timing,
         send_within: ms(config

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::{Id, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::journal::{Journal, PLACES};
+use crate::journal::{DueKind, Journal, PLACES};
 
 /// How long deliveries under way may take to end when the process stops.
 const GRACE: Duration = Duration::from_secs(2);
@@ -26,8 +26,9 @@ pub async fn run(journal: Arc<Journal>, every: Duration, drain: Duration, stop: 
 /// Attends to due payments; looks every `every`, and at once when this process made something due.
 ///
 /// At most as many payments as a batch holds are attended to at once; a place that becomes free is taken
-/// by the next, so a slow rail or signer service holds up only what it is asked about. Of two tenants with
-/// work the one with fewer places gets it. Told to stop, what is under way gets `drain` to end; what is cut
+/// by the next. A part of them is kept for signed payments and as many for the others, so a signer service
+/// that hangs does not hold up an execution, nor the rail a notification. Of two tenants with work the one
+/// with fewer places gets it. Told to stop, what is under way gets `drain` to end; what is cut
 /// off then is found by whoever takes it over, as after a crash.
 async fn payments(journal: Arc<Journal>, every: Duration, drain: Duration, stop: CancellationToken) {
     let most = usize::try_from(journal.rules().batch).unwrap_or(1).max(1);
@@ -59,11 +60,11 @@ async fn payments(journal: Arc<Journal>, every: Duration, drain: Duration, stop:
     }
 }
 
-/// Who has the places: a tenant whose work hangs must not have them all while others wait.
+/// Who has the places: neither a tenant nor one of the two services may have them all while others wait.
 #[derive(Debug)]
 struct Places {
     most: usize,
-    taken: HashMap<Id, String>,
+    taken: HashMap<Id, (String, DueKind)>,
 }
 
 impl Places {
@@ -71,10 +72,17 @@ impl Places {
         self.most.saturating_sub(self.taken.len())
     }
 
+    /// How many more payments of this kind may be taken. A quarter of all places is kept for either kind.
+    fn room(&self, kind: DueKind) -> usize {
+        let kept = if self.most > 1 { self.most.div_ceil(4) } else { 0 };
+        let taken = self.taken.values().filter(|(_, of)| *of == kind).count();
+        self.most.saturating_sub(kept).saturating_sub(taken).min(self.free())
+    }
+
     /// The tenants with a fair share or more, one more tenant reckoned with.
     fn crowded(&self) -> Vec<String> {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for tenant in self.taken.values() {
+        for (tenant, _) in self.taken.values() {
             let count = counts.entry(tenant).or_default();
             *count = count.saturating_add(1);
         }
@@ -85,16 +93,21 @@ impl Places {
 
 /// Claims what is due into the free places; whether there may be more.
 async fn take(journal: &Arc<Journal>, under_way: &mut JoinSet<bool>, places: &mut Places) -> bool {
+    let count = |number: usize| i64::try_from(number).unwrap_or(1);
     let free = places.free();
-    match journal.claim_due(i64::try_from(free).unwrap_or(1), &places.crowded()).await {
-        Ok(leases) => {
-            let full = leases.len() == free;
-            for lease in leases {
-                let (journal, tenant) = (Arc::clone(journal), lease.tenant.clone());
-                let task = under_way.spawn(async move { journal.attend(&lease).await });
-                places.taken.insert(task.id(), tenant);
+    let kinds = [DueKind::Signed, DueKind::Unsigned].map(|kind| (kind, count(places.room(kind))));
+    match journal.claim_kinds(kinds, count(free), &places.crowded()).await {
+        Ok(claimed) => {
+            let mut more = claimed.iter().map(Vec::len).sum::<usize>() == free;
+            for ((kind, room), leases) in kinds.into_iter().zip(claimed) {
+                more |= room > 0 && count(leases.len()) == room;
+                for lease in leases {
+                    let (journal, tenant) = (Arc::clone(journal), lease.tenant.clone());
+                    let task = under_way.spawn(async move { journal.attend(&lease).await });
+                    places.taken.insert(task.id(), (tenant, kind));
+                }
             }
-            full
+            more
         }
         Err(refusal) => {
             tracing::warn!(error = %refusal, "the database could not be asked for due work; it is asked again");

@@ -71,6 +71,8 @@ impl Breaker {
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
     ) -> Arc<Self> {
+        // A series from the start: an alarm on one that is not there yet never rings.
+        metrics().breaker_stands(name, "closed");
         Arc::new(Self { name, plan, clock, entropy, state: Mutex::new(State::Closed { failed: 0 }) })
     }
 

@@ -48,9 +48,7 @@ impl McpClient {
             Ok(Ok(service)) => Ok(Self { service }),
             Ok(Err(err)) => {
                 tracing::debug!(error = %err, "the handshake failed");
-                Err(CallFault(format!(
-                    "{url} does not answer as an MCP endpoint, or refuses the token; is the gateway running, and the token still good?"
-                )))
+                Err(CallFault(why_not(url, token).await))
             }
             Err(_) => Err(CallFault(format!("{url} did not answer in time"))),
         }
@@ -78,5 +76,25 @@ impl McpClient {
     pub async fn tools(&self) -> Result<Vec<String>, CallFault> {
         let tools = self.service.list_all_tools().await.map_err(|err| CallFault(err.to_string()))?;
         Ok(tools.into_iter().map(|tool| tool.name.into_owned()).collect())
+    }
+}
+
+/// Why a handshake failed, by one more request that changes nothing.
+async fn why_not(url: &str, token: &str) -> String {
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let client = reqwest::Client::builder().timeout(Duration::from_secs(10)).build();
+    let asked = match client {
+        Ok(client) => {
+            let request = client.post(url).bearer_auth(token).header("content-type", "application/json").body(ping);
+            request.send().await
+        }
+        Err(err) => Err(err),
+    };
+    match asked.map(|answer| answer.status().as_u16()) {
+        Err(err) if err.is_connect() => format!("{url} can't be reached; is the gateway running there?"),
+        Err(_) => format!("{url} can't be asked; is the address right?"),
+        Ok(401 | 403) => format!("{url} refuses the token; it may have expired, or be meant for another audience"),
+        Ok(404 | 405) => format!("{url} is no MCP endpoint; the path is /mcp"),
+        Ok(status) => format!("{url} does not answer as an MCP endpoint (status {status})"),
     }
 }

@@ -1,13 +1,13 @@
 //! `countersign keys`: key files of a first deployment, and whose keys count.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
 use super::home::write_private;
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed};
-use crate::app::open_store;
+use crate::app::{open_store, read_policy};
 use crate::config::Config;
 use crate::http::auth::Mint;
 use crate::journal::KeyEnrolment;
@@ -97,6 +97,11 @@ pub(super) struct Revoke {
     file: ConfigFile,
 }
 
+/// What could not be written, by its path.
+fn at(path: &Path) -> impl Fn(std::io::Error) -> CommandFault {
+    move |err| failed(format_args!("{}: can't be written: {err}", path.display()))
+}
+
 fn seed() -> [u8; 32] {
     let mut seed = [0; 32];
     ambient().entropy.fill(&mut seed);
@@ -119,7 +124,7 @@ impl Init {
     #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     fn run(self) -> Result<(), CommandFault> {
         use base64::Engine as _;
-        std::fs::create_dir_all(&self.dir).map_err(failed)?;
+        std::fs::create_dir_all(&self.dir).map_err(at(&self.dir))?;
         let webhook = format!("whsec_{}", base64::engine::general_purpose::STANDARD.encode(seed()));
         for (name, secret) in
             [("signer-api-key", b64url(seed())), ("rail-api-key", b64url(seed())), ("callback-secret", webhook)]
@@ -128,7 +133,7 @@ impl Init {
             if path.exists() {
                 println!("kept   {}", path.display());
             } else {
-                write_private(&path, &secret).map_err(failed)?;
+                write_private(&path, &secret).map_err(at(&path))?;
                 println!("wrote  {}", path.display());
             }
         }
@@ -144,8 +149,8 @@ impl New {
         }
         let key = SigningKey::from_seed(&seed());
         let public = self.file.with_extension("pub.pem");
-        write_private(&self.file, &key.to_pem().map_err(failed)?).map_err(failed)?;
-        std::fs::write(&public, key.public().to_pem().map_err(failed)?).map_err(failed)?;
+        write_private(&self.file, &key.to_pem().map_err(failed)?).map_err(at(&self.file))?;
+        std::fs::write(&public, key.public().to_pem().map_err(failed)?).map_err(at(&public))?;
         println!(
             "wrote  {} (keep it to yourself)\nwrote  {} (give it to an operator)\nkey id {}",
             self.file.display(),
@@ -166,24 +171,32 @@ impl Issuer {
         }
         let pem = std::fs::read_to_string(&self.file).map_err(|err| unusable(&err))?;
         let jwks = self.file.with_extension("jwks.json");
-        std::fs::write(&jwks, Mint::from_pem(&pem).map_err(|err| unusable(&err))?.jwks()).map_err(failed)?;
+        std::fs::write(&jwks, Mint::from_pem(&pem).map_err(|err| unusable(&err))?.jwks()).map_err(at(&jwks))?;
         println!("{} verifies the tokens of {}", jwks.display(), self.file.display());
         Ok(())
     }
 }
 
 impl Enrol {
-    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
+    #[expect(clippy::print_stdout, clippy::print_stderr, reason = "what it prints is its purpose")]
     async fn run(self) -> Result<(), CommandFault> {
         let unusable =
             |err: &dyn std::fmt::Display| CommandFault::Unusable(format!("{}: {err}", self.public_key.display()));
         let pem = std::fs::read_to_string(&self.public_key).map_err(|err| unusable(&err))?;
+        if pem.contains("PRIVATE KEY") {
+            return Err(unusable(&"is a private key, which its owner keeps; enrol its public half (.pub.pem)"));
+        }
         let key = PublicKey::from_pem(&pem).map_err(|err| unusable(&err))?;
         let key_id = self.key_id.clone().unwrap_or_else(|| key_id_of(&key));
         let enrolment = enrolment(&self.tenant, &self.signer, &key_id, &self.by)?;
-        let store = open_store(&Config::load(self.file.config.as_deref())?, ambient().clock).await?;
+        let config = Config::load(self.file.config.as_deref())?;
+        let store = open_store(&config, ambient().clock).await?;
         let new = enrolment.pin(&store, &key).await.map_err(failed)?;
         println!("{} {} {key_id}", self.signer, if new { "enrolled" } else { "already has" });
+        // The policy may be another machine's: then nothing is said.
+        if read_policy(&config).is_ok_and(|policy| !policy.names_signer(&self.signer)) {
+            eprintln!("countersign: no group of the policy names {}: this key approves nothing", self.signer);
+        }
         store.close().await;
         Ok(())
     }

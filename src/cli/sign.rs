@@ -116,8 +116,13 @@ impl Sign {
         };
         let file =
             self.key.clone().or_else(|| signer.map(|entry| entry.key_file.clone())).ok_or_else(|| missing("--key"))?;
-        let key = SigningKey::from_pem(&read(&file)?)
-            .map_err(|err| CommandFault::Unusable(format!("{}: {err}", file.display())))?;
+        let pem = read(&file)?;
+        if pem.contains("PUBLIC KEY") {
+            let why = "is a public key; sign with its private half";
+            return Err(CommandFault::Unusable(format!("{}: {why}", file.display())));
+        }
+        let key =
+            SigningKey::from_pem(&pem).map_err(|err| CommandFault::Unusable(format!("{}: {err}", file.display())))?;
         let key_id = self.key_id.clone().unwrap_or_else(|| key_id_of(&key.public()));
         Ok(Desk { url, token, key, key_id })
     }

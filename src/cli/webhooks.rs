@@ -65,7 +65,7 @@ pub(super) struct List {
 #[derive(Debug, Args)]
 pub(super) struct Redeliver {
     /// The event
-    #[arg(value_name = "EVENT_ID", required_unless_present = "all_dead")]
+    #[arg(value_name = "EVENT_ID")]
     event_id: Option<String>,
     /// Every dead letter
     #[arg(long, conflicts_with = "event_id")]
@@ -126,6 +126,9 @@ fn line(event: &ListedEvent) -> String {
 impl Redeliver {
     #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     async fn run(self) -> Result<(), CommandFault> {
+        if self.event_id.is_none() && !self.all_dead {
+            return Err(CommandFault::Unusable("name an EVENT_ID, or --all-dead for every dead letter".to_owned()));
+        }
         let event = self.event_id.as_deref().map(str::parse::<EventId>).transpose();
         let event = event.map_err(|refusal| CommandFault::Unusable(format!("EVENT_ID: {}", refusal.message)))?;
         let store = open(&self.file).await?;

@@ -127,6 +127,10 @@ fn span_start(table: &DeTable<'_>, path: &str) -> Option<usize> {
 fn set(merged: &mut Table, defaults: &Table, variable: &str, text: &str) -> Result<(), ConfigFault> {
     let path = variable.to_ascii_lowercase();
     let path = path.get(PREFIX.len()..).unwrap_or_default();
+    if !path.starts_with("__") {
+        let meant = path.trim_start_matches('_').to_ascii_uppercase();
+        return Err(fault(variable, format_args!("two underscores follow {PREFIX}: {PREFIX}__{meant}")));
+    }
     let names: Vec<&str> = path.strip_prefix("__").unwrap_or_default().split("__").collect();
     let dotted = names.join(".");
     let told = if dotted.is_empty() { path.trim_start_matches('_').replace("__", ".") } else { dotted };
@@ -267,13 +271,14 @@ mod tests {
             ("COUNTERSIGN__NOTIFY__ATEMPTS", "notify.atempts", "notify.attempts"),
             ("COUNTERSIGN__SERVER__LISTN", "server.listn", "server.listen"),
             ("COUNTERSIGN__SEVER__LISTEN", "sever.listen", "server.listen"),
-            ("COUNTERSIGN_NOTIFY__ATTEMPTS", "notify.attempts", "notify.attempts"),
             ("COUNTERSIGN__NOTIFY_ATTEMPTS", "notify_attempts", "notify.attempts"),
             ("COUNTERSIGN__SERVER__LEASE_MS", "server.lease_ms", "worker.lease_ms"),
         ] {
             let told = refused(variable, "1");
             assert_eq!(told, format!("configuration: {variable}: unknown key {key}; did you mean {meant}?"));
         }
+        let told = refused("COUNTERSIGN_NOTIFY__ATTEMPTS", "1");
+        assert!(told.ends_with("two underscores follow COUNTERSIGN: COUNTERSIGN__NOTIFY__ATTEMPTS"), "{told}");
         let told = refused("COUNTERSIGN__ZZZ__QQQQQQ", "1");
         assert!(told.ends_with("unknown key zzz.qqqqqq; docs/configuration.md has every key"), "{told}");
     }

@@ -70,7 +70,8 @@ async fn ready(State(health): State<Health>) -> Response {
         "token_keys": word(keys),
         "signer_service": peer(&signer),
         "rail": peer(&rail),
-        "breakers": {"signer_service": signer_breaker, "rail": rail_breaker},
+        // Each process has its own: with a worker apart, what it sees is in its metrics and its log.
+        "breakers_of_this_process": {"signer_service": signer_breaker, "rail": rail_breaker},
     });
     (status, Json(body)).into_response()
 }

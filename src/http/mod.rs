@@ -14,4 +14,5 @@ pub mod origin;
 pub mod problem;
 pub mod router;
 pub mod serve;
+mod traffic;
 pub mod wellknown;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::http::StatusCode;
 use axum::{Router, middleware};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
@@ -10,9 +11,10 @@ use tokio_util::sync::CancellationToken;
 use super::auth::Verifier;
 use super::gate::{Gate, gate};
 use super::mcp::McpServer;
-use super::problem::panic_layer;
+use super::problem::{panic_layer, problem_as};
 use super::{callbacks, health, wellknown};
 use crate::config::{Config, ConfigFault, ms};
+use crate::domain::{Code, Refusal};
 use crate::journal::Journal;
 use crate::tools::{Desk, names};
 
@@ -58,5 +60,9 @@ pub fn router(
         .merge(callbacks::router(Arc::clone(&journal), &config.signer.callback_secret)?)
         .merge(health::router(journal, verifier))
         .merge(wellknown::router(&config.resource(), &servers, &scopes))
+        .fallback(async || {
+            let refusal = Refusal::new(Code::InvalidArgument, "no such address; the MCP endpoint is /mcp");
+            problem_as(StatusCode::NOT_FOUND, &refusal, "")
+        })
         .layer(panic_layer()))
 }

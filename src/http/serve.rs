@@ -3,7 +3,6 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -12,17 +11,19 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower::ServiceExt as _;
 
+use super::traffic::{GRACE, Traffic, Verdict};
 use crate::config::{self, ConfigFault, ms};
 
 /// How a listener treats its connections.
 #[derive(Debug, Clone, Copy)]
 pub struct Serving {
-    /// How long a client may take to send the head of a request.
-    pub header_timeout: Duration,
+    /// How long a client may take: for a request's head, for its body, from one request to the next,
+    /// and to take an answer.
+    pub patience: Duration,
     /// How many connections are open at once; more wait in the kernel's queue.
     pub max_connections: usize,
     /// How long calls in flight may take to end once told to stop.
@@ -32,7 +33,7 @@ pub struct Serving {
 impl From<&config::Server> for Serving {
     fn from(server: &config::Server) -> Self {
         Self {
-            header_timeout: ms(server.header_timeout_ms),
+            patience: ms(server.header_timeout_ms),
             max_connections: server.max_connections.max(1),
             drain: ms(server.drain_ms),
         }
@@ -110,17 +111,16 @@ impl Connection {
     async fn run(self, socket: TcpStream, peer: SocketAddr) {
         // Without it a small answer may wait for the peer's delayed acknowledgement.
         let _ = socket.set_nodelay(true);
-        let seen = Arc::new(AtomicBool::new(false));
+        let traffic = Traffic::new(self.serving.patience);
         let service = {
-            let (seen, router) = (Arc::clone(&seen), self.router);
+            let (traffic, router) = (Arc::clone(&traffic), self.router);
             hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
-                seen.store(true, Ordering::Relaxed);
                 request.extensions_mut().insert(Peer(peer));
-                router.clone().oneshot(request)
+                Arc::clone(&traffic).serve(router.clone(), request)
             })
         };
         let mut builder = Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(self.serving.header_timeout);
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(self.serving.patience);
         builder
             .http2()
             .timer(TokioTimer::new())
@@ -129,11 +129,11 @@ impl Connection {
             .keep_alive_timeout(Duration::from_secs(10));
         let connection = builder.serve_connection(TokioIo::new(socket), service);
         tokio::pin!(connection);
-        // hyper's own timeout starts once it knows the protocol; a client that sends nothing, or half
-        // a preface, would hold its seat for ever.
-        let first = tokio::time::sleep(self.serving.header_timeout);
-        tokio::pin!(first);
-        let (mut waiting, mut stopping) = (true, false);
+        // The first look comes as late as hyper's own on a head: it starts once it knows the protocol, and
+        // a client that sends nothing, or half a preface, would hold its seat for ever.
+        let look = tokio::time::sleep(self.serving.patience);
+        tokio::pin!(look);
+        let mut stopping = false;
         loop {
             tokio::select! {
                 ended = connection.as_mut() => {
@@ -142,15 +142,19 @@ impl Connection {
                     }
                     return;
                 }
-                () = first.as_mut(), if waiting => {
-                    waiting = false;
-                    if !seen.load(Ordering::Relaxed) {
-                        return;
+                () = look.as_mut() => match traffic.verdict() {
+                    Verdict::Wait(until) => look.as_mut().reset(until),
+                    Verdict::Leave => {
+                        connection.as_mut().graceful_shutdown();
+                        look.as_mut().reset(Instant::now() + GRACE);
                     }
-                }
+                    Verdict::Cut => return,
+                },
                 () = self.stop.cancelled(), if !stopping => {
                     stopping = true;
+                    traffic.stop();
                     connection.as_mut().graceful_shutdown();
+                    look.as_mut().reset(Instant::now() + GRACE);
                 }
             }
         }
@@ -165,12 +169,11 @@ pub struct Peer(pub SocketAddr);
 mod tests {
     use axum::routing::get;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::time::Instant;
 
     use super::*;
 
     fn quick() -> Serving {
-        Serving { header_timeout: Duration::from_millis(200), max_connections: 8, drain: Duration::from_millis(600) }
+        Serving { patience: Duration::from_millis(200), max_connections: 8, drain: Duration::from_millis(600) }
     }
 
     async fn start(serving: Serving) -> (SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
@@ -220,7 +223,7 @@ mod tests {
     #[tokio::test]
     async fn an_idle_connection_does_not_hold_the_stop() {
         let patient = Duration::from_secs(20);
-        let (address, stop, server) = start(Serving { header_timeout: patient, drain: patient, ..quick() }).await;
+        let (address, stop, server) = start(Serving { patience: patient, drain: patient, ..quick() }).await;
         let mut socket = TcpStream::connect(address).await.unwrap();
         socket.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
         let _ = socket.read(&mut [0; 1_024]).await.unwrap();

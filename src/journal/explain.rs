@@ -44,7 +44,13 @@ impl Journal {
     /// Looks at everything a payment can be stuck on, the outside included.
     pub async fn explain(&self, who: &Principal, selector: &Selector) -> Result<Diagnosis, Refusal> {
         let payment = self.status(who, selector).await?;
-        let mut findings = Vec::new();
+        let about = format!(
+            "countersign {}, environment {}, {}",
+            env!("CARGO_PKG_VERSION"),
+            self.rules.environment,
+            self.rules.node
+        );
+        let mut findings = vec![finding("process", true, about, "")];
         if payment.held_at.is_some() {
             findings.push(finding(
                 "manual_hold",
@@ -120,7 +126,7 @@ impl Journal {
             Err(trouble) => finding(
                 "signer_service",
                 false,
-                format!("does not work: {trouble}; breaker {breaker}"),
+                format!("does not work: {trouble}; {}", breaker_word(breaker)),
                 "bring the signer service back; the gateway goes on trying, and after NEED_MANUAL resend_notification",
             ),
         }
@@ -137,7 +143,7 @@ impl Journal {
             Err(trouble) => finding(
                 "rail",
                 false,
-                format!("does not work: {trouble}; breaker {breaker}"),
+                format!("does not work: {trouble}; {}", breaker_word(breaker)),
                 "bring the rail back; the gateway goes on by itself. Never pay this another way meanwhile",
             ),
         }
@@ -145,7 +151,12 @@ impl Journal {
 }
 
 fn answers(breaker: &str) -> String {
-    format!("answers, and accepts our key; breaker {breaker}")
+    format!("answers, and accepts our key; {}", breaker_word(breaker))
+}
+
+/// A worker in a process of its own judges for itself.
+fn breaker_word(breaker: &str) -> String {
+    format!("breaker of this process {breaker}")
 }
 
 fn state(payment: &Payment) -> Finding {

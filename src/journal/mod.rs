@@ -43,7 +43,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-pub use crate::store::{AuditRow, Lease, Parking, Stuck};
+pub use crate::store::{AuditRow, DueKind, Lease, Parking, Stuck};
 pub use audit::Evidence;
 pub use check::SignerNews;
 pub use context::ContextBudget;

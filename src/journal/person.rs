@@ -38,6 +38,9 @@ impl KeyEnrolment {
         if known.contains(&pinned) {
             return Ok(false);
         }
+        if known.iter().any(|key| key.public_key == pinned.public_key && key.revoked_at.is_some()) {
+            return Err(Refusal::invalid("key_id", "this key was revoked and never counts again; make a new one"));
+        }
         if !tx.pin_key(self.tenant.as_str(), &pinned, &self.by).await? {
             return Err(Refusal::invalid("key_id", "is taken by another key, or the key belongs to another signer"));
         }

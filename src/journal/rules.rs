@@ -12,6 +12,8 @@ use crate::domain::{Account, Currency, Schedule, Timing};
 pub struct Rules {
     /// This process, as leases and audit name it.
     pub node: String,
+    /// Where it runs, as telemetry names it.
+    pub environment: String,
     /// What payment documents are made for: the protected resource.
     pub audience: String,
     /// The spans of the state machine.

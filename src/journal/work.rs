@@ -14,7 +14,7 @@ use futures::FutureExt as _;
 use super::reading::is_open;
 use super::{Act, Journal, lost_race};
 use crate::domain::{Code, Event, Payment, Refusal, Stage, broken, next_wake};
-use crate::store::{AuditNote, Lease};
+use crate::store::{AuditNote, DueKind, Lease};
 use crate::telemetry::metrics::metrics;
 
 /// After so many claims in a row that ended in failure a payment is parked.
@@ -69,25 +69,46 @@ impl Journal {
         Ok(Progress { claimed, failed })
     }
 
-    /// Claims up to `most` payments that are due; one query when none is.
+    /// Claims up to `most` payments that are due, of any kind; one query when none is.
     ///
     /// Those of the tenants in `crowded` only if others leave room.
     pub async fn claim_due(&self, most: i64, crowded: &[String]) -> Result<Vec<Lease>, Refusal> {
+        let [leases] = self.claim_kinds([(DueKind::Any, most)], most, crowded).await?;
+        Ok(leases)
+    }
+
+    /// Claims up to so many due payments of each kind and `all` together, as [`claim_due`](Self::claim_due) does.
+    pub async fn claim_kinds<const N: usize>(
+        &self,
+        kinds: [(DueKind, i64); N],
+        all: i64,
+        crowded: &[String],
+    ) -> Result<[Vec<Lease>; N], Refusal> {
+        let mut claimed = [const { Vec::new() }; N];
         let (due, now) = self.store.next_due().await?;
         metrics().work_overdue(due.map_or(Duration::ZERO, |at| now.since(at)));
-        if due.is_none_or(|at| at > now) || most <= 0 {
-            return Ok(Vec::new());
+        if due.is_none_or(|at| at > now) || kinds.iter().all(|(_, most)| *most <= 0) {
+            return Ok(claimed);
         }
         let mut tx = self.store.begin().await?;
         let token = self.mint_token(&tx);
         let until = tx.now().plus(self.rules.timing.lease);
-        let mut leases = tx.claim_due(&self.rules.node, &token, until, most, crowded).await?;
-        let rest = most.saturating_sub(i64::try_from(leases.len()).unwrap_or(i64::MAX));
-        if rest > 0 && !crowded.is_empty() {
-            leases.extend(tx.claim_due(&self.rules.node, &token, until, rest, &[]).await?);
+        let node = &self.rules.node;
+        let left = |all: i64, taken: usize| all.saturating_sub(i64::try_from(taken).unwrap_or(i64::MAX));
+        let mut all = all;
+        for (leases, (kind, most)) in claimed.iter_mut().zip(kinds) {
+            let most = most.min(all);
+            if most > 0 {
+                *leases = tx.claim_due_of(kind, node, &token, until, most, crowded).await?;
+            }
+            let rest = left(most, leases.len());
+            if rest > 0 && !crowded.is_empty() {
+                leases.extend(tx.claim_due_of(kind, node, &token, until, rest, &[]).await?);
+            }
+            all = left(all, leases.len());
         }
         tx.commit().await?;
-        Ok(leases)
+        Ok(claimed)
     }
 
     /// Does what one claimed payment needs; whether that went well.

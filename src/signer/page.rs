@@ -116,7 +116,12 @@ pub(super) fn payment(view: &View<'_>) -> String {
             p.amount { (grouped(&amount)) }
             dl {
                 dt { "To account" } dd.exact { (document.payee_account) }
-                dt { "To (name as stated, not verified here)" } dd { (or_none(&document.payee_name)) }
+                // The payload carries a name only where the policy's payee list has it for this account.
+                @if document.payee_name.is_empty() {
+                    dt { "To" } dd { "no name: this account is not on the list of known payees" }
+                } @else {
+                    dt { "To (verified: the known payee of this account)" } dd { (document.payee_name) }
+                }
                 dt { "Order" } dd.exact { (document.order_id) }
             }
             div.compare {

@@ -354,12 +354,14 @@ pub(super) const fn claim_statement(engine: Engine) -> &'static str {
             "UPDATE payments SET lease_owner = $1, lease_token = $2, lease_until = $3, claims = claims + 1 \
              WHERE lease_until <= $4 AND payment_id IN (SELECT payment_id FROM payments \
                WHERE next_wake_at <= $4 AND lease_until <= $4 AND instr($6, ',' || tenant || ',') = 0 \
+               AND ($7 = 0 OR (status = 'SIGNED') = ($7 = 1)) \
                ORDER BY next_wake_at LIMIT $5) \
              RETURNING payment_id, tenant, claims"
         }
         Engine::Postgres => {
             "WITH due AS MATERIALIZED (SELECT payment_id FROM payments \
                WHERE next_wake_at <= $4 AND lease_until <= $4 AND strpos($6, ',' || tenant || ',') = 0 \
+               AND ($7 = 0 OR (status = 'SIGNED') = ($7 = 1)) \
                ORDER BY next_wake_at LIMIT $5 FOR UPDATE SKIP LOCKED) \
              UPDATE payments SET lease_owner = $1, lease_token = $2, lease_until = $3, claims = claims + 1 \
              WHERE lease_until <= $4 AND payment_id IN (SELECT payment_id FROM due) \

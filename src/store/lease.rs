@@ -28,6 +28,17 @@ pub struct Parking {
     pub reason: String,
 }
 
+/// Which payments are claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DueKind {
+    /// Any that are due.
+    Any,
+    /// Those to be executed.
+    Signed,
+    /// All others.
+    Unsigned,
+}
+
 impl Tx {
     /// Claims up to `limit` payments that are due, that nobody holds, and that are of no tenant in `except`.
     pub async fn claim_due(
@@ -38,12 +49,30 @@ impl Tx {
         limit: i64,
         except: &[String],
     ) -> Result<Vec<Lease>, StoreFault> {
+        self.claim_due_of(DueKind::Any, owner, token, until, limit, except).await
+    }
+
+    /// The same, of one kind.
+    pub async fn claim_due_of(
+        &mut self,
+        kind: DueKind,
+        owner: &str,
+        token: &LeaseToken,
+        until: Timestamp,
+        limit: i64,
+        except: &[String],
+    ) -> Result<Vec<Lease>, StoreFault> {
+        let kind: i64 = match kind {
+            DueKind::Any => 0,
+            DueKind::Signed => 1,
+            DueKind::Unsigned => 2,
+        };
         let now = self.now().micros();
         let statement = claim_statement(self.engine());
         // A tenant's name holds no comma.
         let except = format!(",{},", except.join(","));
         let claimed: Vec<(String, String, i64)> = on!(self, conn => sqlx::query_as(statement)
-            .bind(owner).bind(token.as_str()).bind(until.micros()).bind(now).bind(limit).bind(except)
+            .bind(owner).bind(token.as_str()).bind(until.micros()).bind(now).bind(limit).bind(except).bind(kind)
             .fetch_all(conn).await)?;
         let claimed_at = self.now();
         let lease =

@@ -33,7 +33,7 @@ pub use engine::{Engine, Session, Store, Tx};
 pub use fault::StoreFault;
 pub use hot::hot_statements;
 pub use inbox::{KeyBinding, KeyScope};
-pub use lease::{Lease, Parking};
+pub use lease::{DueKind, Lease, Parking};
 pub use outbox::{ClaimedEvent, EventEnding, ListedEvent, NewEvent};
 pub use payments::{Guard, Listed, Listing, Stuck};
 pub use usage::Counted;

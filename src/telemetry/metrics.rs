@@ -68,7 +68,7 @@ impl Metrics {
                 .build(),
             breakers: meter
                 .u64_gauge("countersign.breaker.state")
-                .with_description("Circuit breakers since their first change: 0 closed, 1 half open, 2 open")
+                .with_description("Circuit breakers of this process: 0 closed, 1 half open, 2 open")
                 .build(),
             breaker_changes: meter
                 .u64_counter("countersign.breaker.changes")
@@ -132,14 +132,19 @@ impl Metrics {
 
     /// A circuit breaker entered `state`: `closed`, `half_open` or `open`.
     pub fn breaker(&self, upstream: &'static str, state: &'static str) {
+        self.breaker_stands(upstream, state);
+        let change = [KeyValue::new("upstream.name", upstream), KeyValue::new("state", state)];
+        self.breaker_changes.add(1, &change);
+    }
+
+    /// A circuit breaker is in `state`.
+    pub fn breaker_stands(&self, upstream: &'static str, state: &'static str) {
         let level = match state {
             "closed" => 0,
             "half_open" => 1,
             _ => 2,
         };
         self.breakers.record(level, &[KeyValue::new("upstream.name", upstream)]);
-        let change = [KeyValue::new("upstream.name", upstream), KeyValue::new("state", state)];
-        self.breaker_changes.add(1, &change);
     }
 
     /// Counts due work that failed.

@@ -35,8 +35,8 @@ async fn attempts_are_used_up_while_the_signer_service_is_left_alone() {
             assert_eq!(app.notify("order-1").await.code(), "SIGNER_SERVICE_UNAVAILABLE");
             app.clock.advance(3_000_000);
         }
-        assert_eq!(ready(app).await["breakers"], json!({"signer_service": "open", "rail": "closed"}));
-        assert!(explained(app, "signer_service").await.ends_with("breaker open"));
+        assert_eq!(ready(app).await["breakers_of_this_process"], json!({"signer_service": "open", "rail": "closed"}));
+        assert!(explained(app, "signer_service").await.ends_with("breaker of this process open"));
         let asked = app.signer.count("", "");
         app.until("order-1", "NEED_MANUAL").await;
         let payment = app.payment("order-1").await;
@@ -49,10 +49,10 @@ async fn attempts_are_used_up_while_the_signer_service_is_left_alone() {
         // Back again: when the wait is over the first call finds out.
         app.signer.up().await;
         app.clock.advance(601_000_000);
-        assert_eq!(ready(app).await["breakers"]["signer_service"], "closed", "by its own question");
+        assert_eq!(ready(app).await["breakers_of_this_process"]["signer_service"], "closed", "by its own question");
         assert_eq!(app.resend("order-1").await.status(), "AWAITING_SIGNER");
-        assert_eq!(ready(app).await["breakers"]["signer_service"], "closed");
-        assert!(explained(app, "signer_service").await.ends_with("breaker closed"));
+        assert_eq!(ready(app).await["breakers_of_this_process"]["signer_service"], "closed");
+        assert!(explained(app, "signer_service").await.ends_with("breaker of this process closed"));
     })
     .await;
 }
@@ -68,7 +68,9 @@ async fn an_open_breaker_alone_never_fails_a_payment_before_its_time() {
         let stored = app.payment("order-1").await;
         assert!(stored.nothing_sent() && stored.execution.sends > 5, "{:?}", stored.execution);
         assert_eq!((app.status("order-1").await.status(), stored.attention.len()), ("SIGNED".to_owned(), 0));
-        assert!(["open", "half_open"].contains(&ready(app).await["breakers"]["rail"].as_str().unwrap()));
+        assert!(
+            ["open", "half_open"].contains(&ready(app).await["breakers_of_this_process"]["rail"].as_str().unwrap())
+        );
         app.rail.up().await;
         app.until("order-1", "EXECUTED").await;
         assert_eq!((app.executions(&payment).await, app.requests(&payment).await), (1, 1));
@@ -86,7 +88,7 @@ async fn a_payment_in_doubt_stays_in_doubt_while_the_rail_is_left_alone() {
         for _ in 0..6 {
             app.next_due().await;
         }
-        assert_eq!(ready(app).await["breakers"]["rail"], "open");
+        assert_eq!(ready(app).await["breakers_of_this_process"]["rail"], "open");
         assert!(explained(app, "rail").await.contains("breaker_open"));
         let told = app.status("order-1").await;
         assert_eq!((told.status().as_str(), told.phase()), ("SIGNED", "unknown"));

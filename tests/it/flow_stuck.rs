@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::harness::app::{App, Wishes, each, each_with, settle};
 use crate::harness::database::TestEngine;
+use crate::harness::peer::Weather;
 use crate::harness::scripted::{Execution, PanickingSigner, ScriptedRail};
 
 async fn doctor(app: &App, sql: &str) {
@@ -179,6 +180,65 @@ async fn others_come_first_where_one_tenant_has_its_share() {
         assert_eq!(tenants(2).await, ["default", "default"], "what others leave is taken all the same");
         app.clock.advance(16_000_000);
         settle(&app.journal).await;
+    })
+    .await;
+}
+
+/// Whether a payment gets here while forty hang where they are, and by then how many of these had their turn.
+async fn passes(app: &App, order: &str, status: &str, hung: impl Fn() -> usize) -> Option<usize> {
+    let stop = CancellationToken::new();
+    let tick = Duration::from_millis(20);
+    let work = tokio::spawn(worker::run(Arc::clone(&app.journal), tick, Duration::ZERO, stop.clone()));
+    let begun = std::time::Instant::now();
+    let mut there = false;
+    while !there && begun.elapsed() < Duration::from_secs(4) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        there = app.payment(order).await.status.as_str() == status;
+    }
+    let hung = hung();
+    stop.cancel();
+    work.await.unwrap();
+    there.then_some(hung)
+}
+
+fn eight_places() -> Wishes {
+    Wishes::default().patient().config(|config| config.worker.batch = 8)
+}
+
+#[tokio::test]
+async fn a_signer_service_that_hangs_holds_up_no_execution() {
+    each_with(eight_places(), async |app: &mut App| {
+        app.signed("order-1").await;
+        for number in 0..40 {
+            app.create(&format!("hung-{number}")).await;
+        }
+        app.clock.advance(60_000_000);
+        // Signed last, so that all the others have been due for longer.
+        doctor(
+            app,
+            "UPDATE payments SET next_wake_at = (SELECT MAX(next_wake_at) FROM payments) WHERE status = 'SIGNED'",
+        )
+        .await;
+        app.signer.set(Weather::Hang);
+        let before = app.signer.count("POST", "/payments");
+        let hung = passes(app, "order-1", "EXECUTED", || app.signer.count("POST", "/payments") - before).await;
+        assert!(hung.is_some_and(|hung| hung <= 6), "of eight places two are kept: {hung:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_rail_that_hangs_holds_up_no_notification() {
+    each_with(eight_places(), async |app: &mut App| {
+        for number in 0..10 {
+            app.signed(&format!("hung-{number}")).await;
+        }
+        app.create("order-1").await;
+        app.clock.advance(60_000_000);
+        app.rail.set(Weather::Hang);
+        let before = app.rail.count("POST", "/transfers");
+        let hung = passes(app, "order-1", "AWAITING_SIGNER", || app.rail.count("POST", "/transfers") - before).await;
+        assert!(hung.is_some_and(|hung| hung <= 6), "{hung:?}");
     })
     .await;
 }

@@ -245,7 +245,7 @@ async fn fill(db: &TestDatabase) {
 fn arguments(name: &str) -> &'static str {
     match name {
         "due" => "",
-        "claim" => "'node', 'lse_1', 1900000000000000, 1800000000000001, 16, ',busy,'",
+        "claim" => "'node', 'lse_1', 1900000000000000, 1800000000000001, 16, ',busy,', 1",
         "by id" => "'tenant-1', 'pay_x'",
         "by order" => "'tenant-1', 'o17'",
         "list of an agent" => "'tenant-1', 'agent-1', '', 'q', 20",
@@ -301,7 +301,9 @@ async fn hot_statements_read_an_index_and_sort_nothing_big() {
                 };
                 for plan in plans(&mut raw, engine, name, statement).await {
                     println!("{engine} {name} analyzed={analyzed}\n{plan}\n");
-                    assert!(plan.contains(index), "{engine}: {name} (analyzed: {analyzed}):\n{plan}");
+                    // Few are signed and not yet ended: an index over these alone is as good.
+                    let signed = name == "claim" && plan.contains("payments_signed");
+                    assert!(plan.contains(index) || signed, "{engine}: {name} (analyzed: {analyzed}):\n{plan}");
                     let scan =
                         plan.contains("Seq Scan") || plan.contains("SCAN payments") || plan.contains("SCAN outbox");
                     assert!(!scan, "{engine}: {name} (analyzed: {analyzed}):\n{plan}");

@@ -163,6 +163,17 @@ async fn b23_a_setting_that_cannot_be_used_is_named_in_one_line() {
         ),
         ("a currency that is none", with("[signer]", "[payments]\ncurrency = \"XXX\"\n[signer]"), "payments.currenc"),
         ("a lease that is too short", with("[signer]", "[worker]\nlease_ms = 10\n[signer]"), "worker.lease_ms"),
+        ("an endless lease", with("[signer]", "[worker]\nlease_ms = 9223372036854775807\n[signer]"), "worker.lease_ms"),
+        ("an endless tick", with("[signer]", "[worker]\ntick_ms = 9223372036854775807\n[signer]"), "worker.tick_ms"),
+        ("no seats", with("[server]", "[server]\nmax_connections = 0"), "server.max_connections"),
+        ("no time for a head", with("[server]", "[server]\nheader_timeout_ms = 0"), "server.header_timeout_ms"),
+        (
+            "a public address with a path",
+            with("127.0.0.1:9\"\n[database]", "127.0.0.1:9/x\"\n[database]"),
+            "server.public_url",
+        ),
+        ("one with a query", with("127.0.0.1:9\"\n[database]", "127.0.0.1:9/?a\"\n[database]"), "server.public_url"),
+        ("a database that is neither", with("sqlite://", "mysql://"), "database.url"),
         ("an address that is none", with("127.0.0.1:0", "nonsense"), "server.listen"),
     ];
     let both =
@@ -378,7 +389,7 @@ async fn b23_an_unknown_key_is_answered_with_where_it_is_and_what_was_meant() {
         refuses(to, &output, 2, &format!("typo.toml, line {line}: "));
     }
     let config = folder.write("good.toml", &good);
-    for variable in ["COUNTERSIGN__NOTIFY__ATEMPTS", "COUNTERSIGN_NOTIFY__ATTEMPTS", "COUNTERSIGN__NOTIFY_ATTEMPTS"] {
+    for variable in ["COUNTERSIGN__NOTIFY__ATEMPTS", "COUNTERSIGN__NOTIFY_ATTEMPTS"] {
         let output = serve(&config, &[(variable, "3")]).await;
         refuses(variable, &output, 2, "did you mean notify.attempts?");
         refuses(variable, &output, 2, variable);

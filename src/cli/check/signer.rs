@@ -74,6 +74,7 @@ impl CheckSigner {
         }
         let (inbox, callback_url) = self.inbox().await?;
         let wire = Wire::new(&self.url, secret(&self.api_key_file)?).map_err(failed)?;
+        wire.reach().await.map_err(|why| failed(format_args!("{}: {why}", self.url)))?;
         let ambient = ambient();
         let paper = Paper::new(ambient.clock.now(), Arc::clone(&ambient.entropy), callback_url, self.signers);
         let mut report = Report::new(!self.json);

@@ -79,6 +79,14 @@ impl Wire {
         Ok(Self { base: base.trim_end_matches('/').to_owned(), api_key, client, tally: Mutex::default() })
     }
 
+    /// Whether anybody is there: against nobody, no check means anything.
+    pub(super) async fn reach(&self) -> Result<(), &'static str> {
+        match self.client.get(format!("{}/healthz", self.base)).send().await {
+            Err(err) if err.is_connect() => Err("can't be reached; nothing was checked"),
+            _ => Ok(()),
+        }
+    }
+
     /// `GET` with the key.
     pub(super) async fn get(&self, path: &str) -> Result<Answer, Why> {
         self.send(Ask { method: Method::GET, path, key: Key::Right, idempotency_key: None, body: None }).await

@@ -93,6 +93,15 @@ impl Policy {
         self.rules.iter().filter(|rule| rule.concerns(facts)).filter_map(|rule| rule.sum).collect()
     }
 
+    /// Whether some rule, or the default one, asks this person.
+    pub fn names_signer(&self, signer: &str) -> bool {
+        let asked = self.rules.iter().filter_map(|rule| match &rule.outcome {
+            Outcome::Require(approval) => Some(approval),
+            Outcome::Deny => None,
+        });
+        asked.chain([&self.default]).any(|approval| approval.signers().contains(signer))
+    }
+
     /// Who must approve a payment of these facts.
     ///
     /// *Errors*: `POLICY_DENIED`, naming the rule.

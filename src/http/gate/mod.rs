@@ -30,6 +30,7 @@ use super::auth::{Verifier, bearer};
 use super::challenge::Challenge;
 use super::envelope::{self, Envelope};
 use super::limit::Limits;
+use super::mcp::SUPPORTED;
 use super::negotiate::{FormFault, negotiate};
 use super::origin::Origins;
 use super::problem::{REQUEST_ID, problem, problem_as};
@@ -133,6 +134,7 @@ impl Gate {
         parts.headers.remove(CONTENT_LENGTH);
         let envelope = envelope::parse(&body)
             .map_err(|rejected| Box::new(json_response(StatusCode::BAD_REQUEST, rejected.body())))?;
+        versioned(&parts, &envelope)?;
         if !self.required_scope.is_empty() && !principal.scopes.contains(&self.required_scope) {
             return Err(Box::new(self.challenge.insufficient_scope(id)));
         }
@@ -181,6 +183,22 @@ pub async fn gate(State(gate): State<Arc<Gate>>, request: Request, next: Next) -
     }
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
+}
+
+/// A version that there is not is answered as one (-32022), where rmcp answers an older one's in plain text.
+fn versioned(parts: &Parts, envelope: &Envelope) -> Result<(), Box<Response>> {
+    let asked = parts.headers.get("mcp-protocol-version").map(|line| line.to_str().unwrap_or_default());
+    match asked {
+        // `initialize` is where the two agree on one.
+        Some(asked) if envelope.method != "initialize" && !SUPPORTED.contains(&asked) => {
+            let asked: String = asked.chars().take(32).collect();
+            let data = serde_json::json!({"supported": SUPPORTED, "requested": asked});
+            let body =
+                envelope::error_body(envelope.id.as_deref(), -32_022, "unsupported protocol version", Some(data));
+            Err(Box::new(json_response(StatusCode::BAD_REQUEST, body)))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn json_response(status: StatusCode, body: String) -> Response {

@@ -30,6 +30,7 @@ async fn the_page_shows_exactly_what_is_signed() {
         assert!(page.text.contains(text), "{text}");
     }
     assert!(page.text.contains(&format!("<p class=\"code\">{}</p>", &digest[..8])));
+    assert!(page.text.contains("To (verified: ") && !page.text.contains("no name:"), "the policy's name for it");
     assert!(page.text.contains(&escaped(payload)), "the canonical text, whole");
     let fields: std::collections::BTreeMap<String, String> = serde_json::from_str(payload).unwrap();
     for (name, value) in &fields {

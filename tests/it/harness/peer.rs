@@ -73,7 +73,7 @@ impl Peer {
 
     fn open(&self, listener: TcpListener) {
         let serving =
-            Serving { header_timeout: Duration::from_secs(5), max_connections: 256, drain: Duration::from_millis(50) };
+            Serving { patience: Duration::from_secs(5), max_connections: 256, drain: Duration::from_millis(50) };
         let stop = CancellationToken::new();
         let task = tokio::spawn(serve(listener, self.router.clone(), serving, stop.clone()));
         *self.serving.lock().unwrap() = Some((stop, task));
