@@ -1,5 +1,6 @@
 //! Configuration: one commented file that is the default, a file over it, the environment over both.
 
+mod audit;
 mod layers;
 mod webhooks;
 
@@ -9,6 +10,7 @@ use std::time::Duration;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
+pub use audit::Audit;
 pub use webhooks::{Webhooks, whsec};
 
 use crate::domain::{Account, Currency};
@@ -40,6 +42,7 @@ pub struct Config {
     pub signer: Signer,
     pub rail: Rail,
     pub webhooks: Webhooks,
+    pub audit: Audit,
     pub context: Context,
     pub telemetry: Telemetry,
 }
@@ -238,6 +241,7 @@ impl Config {
         secret("signer.callback_secret", &self.signer.callback_secret, 38)?;
         self.dedup()?;
         self.webhooks.check()?;
+        self.audit.check()?;
         for code in self.payments.currencies.iter().chain([&self.payments.currency]) {
             code.parse::<Currency>()
                 .map_err(|_| fault("payments.currencies", format_args!("{code:?} is not a current ISO 4217 code")))?;

@@ -19,6 +19,7 @@
 mod attempt;
 mod audit;
 mod check;
+mod checkpoints;
 mod context;
 mod create;
 mod decide;
@@ -45,6 +46,7 @@ use tokio_util::sync::CancellationToken;
 pub use crate::store::{AuditRow, Lease};
 pub use audit::Evidence;
 pub use check::SignerNews;
+pub use checkpoints::{CheckpointFault, CheckpointPlan, Checkpointed, Checkpoints};
 pub use context::ContextBudget;
 pub use create::{CreateRequest, Created};
 pub use decide::{Decision, Source, Verdict};

@@ -21,6 +21,9 @@ pub struct Metrics {
     refusals: Counter<u64>,
     breakers: Gauge<u64>,
     breaker_changes: Counter<u64>,
+    checkpoints: Counter<u64>,
+    checkpoint_age: Gauge<f64>,
+    checkpoint_lag: Gauge<f64>,
 }
 
 /// One MCP request, as its duration is counted.
@@ -69,6 +72,20 @@ impl Metrics {
             breaker_changes: meter
                 .u64_counter("countersign.breaker.changes")
                 .with_description("Circuit breakers that entered a state")
+                .build(),
+            checkpoints: meter
+                .u64_counter("countersign.audit.checkpoints")
+                .with_description("Checkpoints of audit chains, by outcome")
+                .build(),
+            checkpoint_age: meter
+                .f64_gauge("countersign.audit.checkpoint.age")
+                .with_unit("s")
+                .with_description("How old the newest checkpoint is, whether or not there was anything to cover since")
+                .build(),
+            checkpoint_lag: meter
+                .f64_gauge("countersign.audit.checkpoint.lag")
+                .with_unit("s")
+                .with_description("How long there have been audit entries that no checkpoint covers")
                 .build(),
         }
     }
@@ -121,6 +138,17 @@ impl Metrics {
         self.breaker_changes.add(1, &change);
     }
 
+    /// Counts a checkpoint of an audit chain.
+    pub fn checkpoint(&self, outcome: &'static str) {
+        self.checkpoints.add(1, &[KeyValue::new("outcome", outcome)]);
+    }
+
+    /// How old the newest checkpoint is, and for how long something has not been covered by one.
+    pub fn checkpoint_age(&self, age: Duration, lag: Duration) {
+        self.checkpoint_age.record(age.as_secs_f64(), &[]);
+        self.checkpoint_lag.record(lag.as_secs_f64(), &[]);
+    }
+
     /// Counts a request without a valid token.
     pub fn auth_refusal(&self, reason: &'static str) {
         self.refusals.add(1, &[KeyValue::new("reason", reason)]);
@@ -153,6 +181,8 @@ mod tests {
         metrics.webhook("delivered");
         metrics.auth_refusal("expired");
         metrics.breaker("rail", "open");
+        metrics.checkpoint("written");
+        metrics.checkpoint_age(Duration::from_secs(1), Duration::ZERO);
         provider.force_flush().unwrap();
         let batches = memory.get_finished_metrics().unwrap();
         let all: Vec<_> = batches
@@ -169,6 +199,9 @@ mod tests {
             "countersign.auth.refusals",
             "countersign.breaker.state",
             "countersign.breaker.changes",
+            "countersign.audit.checkpoints",
+            "countersign.audit.checkpoint.age",
+            "countersign.audit.checkpoint.lag",
         ] {
             assert!(names.contains(&name), "{names:?}");
         }
