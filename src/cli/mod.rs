@@ -1,7 +1,9 @@
 //! The commands: one file each; one match; one exit code.
 //!
-//! Exit codes: 0 it was done, 1 it was not, 2 the command line or the configuration can't be used.
+//! Exit codes: 0 it was done, 1 it was not, 2 the command line or the configuration can't be used; 3, of `verify`
+//! only, that what was verified is broken.
 
+mod audit;
 mod check;
 mod client;
 mod demo;
@@ -34,7 +36,7 @@ use crate::config::ConfigFault;
 #[derive(Debug, Parser)]
 #[command(
     version,
-    after_help = "Start here:\n  countersign dev          everything in one process, tokens printed\n  countersign demo         the whole story, played and checked\n\nExit codes, of every command: 0 it was done, 1 it was not, 2 the command line or the configuration can't be used."
+    after_help = "Start here:\n  countersign dev          everything in one process, tokens printed\n  countersign demo         the whole story, played and checked\n\nExit codes, of every command: 0 it was done, 1 it was not, 2 the command line or the configuration can't be used;\n3, of verify only: what was verified is broken."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -73,6 +75,9 @@ enum Command {
     /// Check what is stored, trusting nobody
     #[command(subcommand)]
     Verify(verify::Verify),
+    /// Signed checkpoints of the audit, and its export
+    #[command(subcommand)]
+    Audit(audit::Audit),
     /// Events for webhooks: what became of them, and another try
     #[command(subcommand)]
     Webhooks(webhooks::Webhooks),
@@ -87,6 +92,9 @@ enum CommandFault {
     /// It was tried and did not succeed.
     #[error("{0}")]
     Failed(String),
+    /// What was verified is broken.
+    #[error("{0}")]
+    Broken(String),
 }
 
 impl From<ConfigFault> for CommandFault {
@@ -133,6 +141,7 @@ pub fn main() -> ExitCode {
             match fault {
                 CommandFault::Unusable(_) => ExitCode::from(2),
                 CommandFault::Failed(_) => ExitCode::FAILURE,
+                CommandFault::Broken(_) => ExitCode::from(3),
             }
         }
     }
@@ -154,6 +163,7 @@ async fn run(command: Command) -> Result<(), CommandFault> {
         Command::Sign(sign) => Box::pin(sign.run()).await,
         Command::Doctor(doctor) => Box::pin(doctor.run()).await,
         Command::Verify(verify) => Box::pin(verify.run()).await,
+        Command::Audit(audit) => Box::pin(audit.run()).await,
         Command::Webhooks(webhooks) => Box::pin(webhooks.run()).await,
     }
 }

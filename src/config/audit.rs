@@ -25,7 +25,10 @@ impl Audit {
         !self.checkpoint_folder.as_os_str().is_empty() || !self.checkpoint_url.is_empty()
     }
 
-    pub(super) fn check(&self) -> Result<(), ConfigFault> {
+    /// Checks every value but the key itself.
+    ///
+    /// *Errors*: the first setting that is missing or can't be used.
+    pub fn check(&self) -> Result<(), ConfigFault> {
         self.receiver()?;
         match (self.is_on(), self.checkpoint_key_file.is_empty()) {
             (true, true) => {

@@ -19,6 +19,9 @@ use crate::telemetry::metrics::metrics;
 /// The wait after a checkpoint that could not be written.
 const RETRY: Duration = Duration::from_secs(10);
 
+/// How long the end of a process waits for them.
+const FINISH: Duration = Duration::from_secs(3);
+
 /// When a checkpoint is due.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckpointPlan {
@@ -117,6 +120,15 @@ impl Checkpoints {
         self.write(Instant::now(), true).await
     }
 
+    /// As [`Checkpoints::write_all`], for the end of a process: what can't be written in time is not.
+    pub async fn finish(&self) {
+        match tokio::time::timeout(FINISH, self.write_all()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(fault)) => tracing::warn!(error = %fault, "no audit checkpoint was made at the end"),
+            Err(_) => tracing::warn!("audit checkpoints did not end in time"),
+        }
+    }
+
     async fn write(&self, now: Instant, all: bool) -> Result<Vec<Checkpointed>, StoreFault> {
         let heads = self.store.read().await?.audit_heads().await?;
         let mut done = Vec::new();
@@ -124,7 +136,7 @@ impl Checkpoints {
             if !all && !self.is_due(&head, now) {
                 continue;
             }
-            let outcome = self.checkpoint(&head, now).await;
+            let outcome = self.checkpoint(&head).await;
             self.note(&head, &outcome, now);
             done.push(Checkpointed { tenant: head.tenant, size: head.seq, outcome });
         }
@@ -150,11 +162,11 @@ impl Checkpoints {
             || moved <= 0
     }
 
-    async fn checkpoint(&self, head: &AuditHead, now: Instant) -> Result<bool, CheckpointFault> {
+    async fn checkpoint(&self, head: &AuditHead) -> Result<bool, CheckpointFault> {
         if head.entry != head.chain {
             return Err(CheckpointFault::Forked(format!("its end is not that of entry {}", head.seq)));
         }
-        if let Some((size, chain)) = self.last(&head.tenant, now).await? {
+        if let Some((size, chain)) = self.last(&head.tenant).await? {
             if (size, &chain) == (head.seq, &head.chain) {
                 return Ok(false);
             }
@@ -173,7 +185,7 @@ impl Checkpoints {
     }
 
     /// The last checkpoint there is: the sink's, as others may have written it, else our own.
-    async fn last(&self, tenant: &str, now: Instant) -> Result<Option<(i64, String)>, CheckpointFault> {
+    async fn last(&self, tenant: &str) -> Result<Option<(i64, String)>, CheckpointFault> {
         if let Some(note) = self.sink.last(tenant).await? {
             match Checkpoint::open(&note, std::slice::from_ref(self.signer.verifier())) {
                 Ok(last) if last.tenant == tenant => return Ok(Some((last.size, last.head))),
@@ -181,12 +193,8 @@ impl Checkpoints {
                 Err(fault) => tracing::warn!(tenant, error = %fault, "the last checkpoint can't be trusted"),
             }
         }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = known.get_mut(tenant).filter(|known| known.size > 0);
-        Ok(known.map(|known| {
-            known.behind_since.get_or_insert(now);
-            (known.size, known.head.clone())
-        }))
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(known.get(tenant).filter(|known| known.size > 0).map(|known| (known.size, known.head.clone())))
     }
 
     fn note(&self, head: &AuditHead, outcome: &Result<bool, CheckpointFault>, now: Instant) {

@@ -35,6 +35,7 @@ mod reading;
 mod recorded;
 mod replay;
 mod rules;
+pub mod verify;
 mod work;
 
 use std::sync::Arc;

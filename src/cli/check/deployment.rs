@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::super::serve::ConfigFile;
 use super::super::{CommandFault, ambient, failed};
-use crate::app::{journal, open_existing, read_policy};
+use crate::adapters::CheckpointSink;
+use crate::app::{checkpoints, journal, open_existing, read_policy};
 use crate::http::auth::{KeySource, Verifier};
 
 /// Options of `check` by itself.
@@ -53,6 +54,12 @@ impl Deployment {
                 verdicts.push(("signer service", told(tokio::time::timeout(PATIENCE, journal.ping_signer()).await)));
                 verdicts.push(("rail", told(tokio::time::timeout(PATIENCE, journal.ping_rail()).await)));
                 breakers = journal.breakers();
+                if config.audit.is_on() {
+                    let ready = checkpoints(&config, store.clone(), &ambient).map_err(|fault| fault.to_string());
+                    let sink = CheckpointSink::from_config(&config).map_err(|fault| fault.to_string());
+                    let probe = sink.and_then(|sink| sink.probe().map_err(|trouble| trouble.to_string()));
+                    verdicts.push(("audit checkpoints", ready.and(probe)));
+                }
                 store.close().await;
             }
             Err(fault) => verdicts.push(("database", Err(fault.to_string()))),
@@ -66,7 +73,8 @@ impl Deployment {
                         "breaker": breaker_of(name, breakers)})
                 })
                 .collect();
-            println!("{}", json!({"ok": good, "dependencies": rows}));
+            let checkpoints = if config.audit.is_on() { "on" } else { "off" };
+            println!("{}", json!({"ok": good, "dependencies": rows, "audit_checkpoints": checkpoints}));
         } else {
             // Secrets print as REDACTED: they are a type of their own.
             println!("{config:#?}\n");
@@ -76,6 +84,9 @@ impl Deployment {
                     Ok(()) => println!("ok      {name}{breaker}"),
                     Err(why) => println!("failed  {name}: {why}{breaker}"),
                 }
+            }
+            if !config.audit.is_on() {
+                println!("off     audit checkpoints: an audit rewritten as a whole would not be noticed; see [audit]");
             }
         }
         if good { Ok(()) } else { Err(failed("not every dependency answers")) }
