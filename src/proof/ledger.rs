@@ -3,6 +3,8 @@
 //! A file only grows. A note is its lines and an empty one after them. A write that did not finish
 //! is closed by the next one with a line that holds nothing but `#`, so that what follows is read.
 
+use super::note::KIND;
+
 /// The line that closes what a cut-off write left.
 pub const CLOSING: &str = "#";
 
@@ -66,12 +68,9 @@ impl Pieces {
             self.held.clear();
             return Some(Piece::Note { line: first, text });
         }
-        // Up to a signature it is one spoilt note; what follows is judged anew.
-        let signed = self.held.iter().position(|line| line.starts_with('\u{2014}'));
-        let spoilt = signed.map_or(LINES, |at| at.saturating_add(1));
-        self.held.drain(..spoilt.min(self.held.len()));
-        let blank = self.held.iter().take_while(|line| line.is_empty()).count();
-        self.held.drain(..blank);
+        // Up to where a note may begin it is one spoilt piece; what follows is judged anew.
+        let next = self.held.iter().skip(1).position(|line| line.contains(KIND));
+        self.held.drain(..next.map_or(LINES, |at| at.saturating_add(1)).min(self.held.len()));
         Some(Piece::Unreadable { line: first })
     }
 

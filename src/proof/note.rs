@@ -22,7 +22,7 @@ use super::jws::{PublicKey, SigningKey};
 use crate::domain::{TenantId, Timestamp};
 
 /// What the first line says between origin and tenant.
-const KIND: &str = "/countersign-audit-v1/";
+pub(super) const KIND: &str = "/countersign-audit-v1/";
 /// What a private key's text begins with.
 const PRIVATE: &str = "PRIVATE+KEY+";
 /// The algorithm's number: Ed25519.

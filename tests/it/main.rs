@@ -12,6 +12,7 @@
     reason = "tests say what they expect by failing"
 )]
 
+mod audit;
 mod bad_input;
 mod desk_audit;
 mod desk_hands;

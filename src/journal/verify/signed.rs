@@ -78,6 +78,16 @@ pub(super) async fn check(
         if read.map_err(|err| unreadable(&path, &err))? == 0 {
             break;
         }
+        // Of a line that is too long for one of ours, the rest is passed over.
+        while line.last() != Some(&b'\n') {
+            let mut rest = Vec::new();
+            let read = reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut rest);
+            if read.map_err(|err| unreadable(&path, &err))? == 0 {
+                break;
+            }
+            line.truncate(64);
+            line.extend(rest.last().filter(|last| **last == b'\n'));
+        }
         let text = String::from_utf8_lossy(&line);
         if let Some(piece) = pieces.push(text.strip_suffix('\n').unwrap_or(&text)) {
             take(session, source, report, &mut tally, &name(&path), piece).await?;

@@ -3,6 +3,7 @@
 pub(crate) mod app;
 pub(crate) mod database;
 mod invariants;
+pub(crate) mod folder;
 pub(crate) mod json_schema;
 pub(crate) mod payments;
 pub(crate) mod peer;

@@ -1,0 +1,1 @@
+//! How fast audited changes commit, beside what the engine itself can do.

@@ -1,0 +1,7 @@
+//! The audit: signed checkpoints, what a verifier finds and where, how fast the chain is.
+
+mod bench;
+mod checkpoints;
+mod command;
+mod story;
+mod tampering;
