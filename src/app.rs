@@ -17,7 +17,9 @@ use crate::http::auth::{KeySource, Verifier};
 use crate::http::gate::Gate;
 use crate::http::serve::{Serving, serve};
 use crate::journal::ports::{PresencePort, RailPort, SignerPort, WebhookPort};
-use crate::journal::{CheckpointPlan, Checkpoints, ContextBudget, EventRules, Journal, Rules, Setup, resend_window, settle_after};
+use crate::journal::{
+    CheckpointPlan, Checkpoints, ContextBudget, EventRules, Journal, Rules, Setup, resend_window, settle_after,
+};
 use crate::proof::NoteSigner;
 use crate::store::{Store, StoreFault};
 use crate::tools::names;
@@ -148,8 +150,7 @@ pub fn checkpoints(config: &Config, store: Store, ambient: &Ambient) -> Result<O
         .map_err(|err| fault(format!("{} can't be read: {}", audit.checkpoint_key_file, err.kind())))?;
     let signer = NoteSigner::parse(text.trim_end()).map_err(|err| fault(err.to_string()))?;
     let sink = Arc::new(CheckpointSink::from_config(config)?);
-    let plan =
-        CheckpointPlan { every: ms(audit.checkpoint_every_ms), entries: i64::from(audit.checkpoint_entries) };
+    let plan = CheckpointPlan { every: ms(audit.checkpoint_every_ms), entries: i64::from(audit.checkpoint_entries) };
     Ok(Some(Arc::new(Checkpoints::new(store, signer, sink, Arc::clone(&ambient.clock), plan))))
 }
 

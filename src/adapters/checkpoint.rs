@@ -57,7 +57,12 @@ impl CheckpointSink {
         let trouble = |err: std::io::Error| told(folder, &err);
         std::fs::create_dir_all(folder).map_err(trouble)?;
         let probe = folder.join(".probe");
-        OpenOptions::new().append(true).create(true).open(&probe).and_then(|_| std::fs::remove_file(&probe)).map_err(trouble)
+        OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(&probe)
+            .and_then(|_| std::fs::remove_file(&probe))
+            .map_err(trouble)
     }
 
     async fn send(&self, note: &str) -> Result<(), SinkTrouble> {
@@ -100,9 +105,7 @@ impl CheckpointPort for CheckpointSink {
     }
 }
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
-) -> std::io::Result<T> {
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> std::io::Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|err| Err(std::io::Error::other(err)))
 }
 

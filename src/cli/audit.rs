@@ -107,7 +107,8 @@ impl Export {
             let Some(last) = page.last() else { break };
             after = last.seq;
             for row in &page {
-                let line = json!({"seq": row.seq, "entry": row.canonical, "previous": row.previous, "chain": row.chain});
+                let line =
+                    json!({"seq": row.seq, "entry": row.canonical, "previous": row.previous, "chain": row.chain});
                 writeln!(out, "{line}").map_err(failed)?;
             }
         }

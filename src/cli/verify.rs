@@ -70,7 +70,8 @@ impl Audit {
         let mut reports = Vec::new();
         for tenant in &tenants {
             let mut ticker = Ticker::new(tenant);
-            let report = verify_audit(&store, tenant, source.as_ref(), &mut |what, count| ticker.show(what, count)).await;
+            let report =
+                verify_audit(&store, tenant, source.as_ref(), &mut |what, count| ticker.show(what, count)).await;
             ticker.clear();
             let report = report.map_err(failed)?;
             if !self.json {
@@ -102,8 +103,9 @@ impl Audit {
         }
         let key = |text: &String| {
             let text = std::fs::read_to_string(text).unwrap_or_else(|_| text.clone());
-            NoteVerifier::parse(text.trim_end())
-                .map_err(|err| CommandFault::Unusable(format!("--key: {err}: it is the text or file that keys checkpoint made")))
+            NoteVerifier::parse(text.trim_end()).map_err(|err| {
+                CommandFault::Unusable(format!("--key: {err}: it is the text or file that keys checkpoint made"))
+            })
         };
         let keys = self.keys.iter().map(key).collect::<Result<_, _>>()?;
         let covered_before = self.covered_within.map(|seconds| {

@@ -58,9 +58,9 @@ impl Audit {
         if self.checkpoint_url.is_empty() {
             return Ok(None);
         }
-        let url = Url::parse(&self.checkpoint_url).ok().filter(|url| {
-            matches!(url.scheme(), "http" | "https") && url.has_host() && url.username().is_empty()
-        });
+        let url = Url::parse(&self.checkpoint_url)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host() && url.username().is_empty());
         url.map(Some).ok_or_else(|| fault("audit.checkpoint_url", "must be an http or https URL without a user name"))
     }
 }

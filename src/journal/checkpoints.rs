@@ -202,13 +202,8 @@ impl Checkpoints {
         let tenant = head.tenant.as_str();
         match outcome {
             Ok(written) => {
-                let fresh = Known {
-                    size: head.seq,
-                    head: head.chain.clone(),
-                    at: now,
-                    behind_since: None,
-                    retry_at: None,
-                };
+                let fresh =
+                    Known { size: head.seq, head: head.chain.clone(), at: now, behind_since: None, retry_at: None };
                 known.insert(head.tenant.clone(), fresh);
                 if *written {
                     metrics().checkpoint("written");
@@ -216,8 +211,7 @@ impl Checkpoints {
                 }
             }
             Err(fault) => {
-                let nothing =
-                    Known { size: 0, head: String::new(), at: now, behind_since: None, retry_at: None };
+                let nothing = Known { size: 0, head: String::new(), at: now, behind_since: None, retry_at: None };
                 let known = known.entry(head.tenant.clone()).or_insert(nothing);
                 known.behind_since.get_or_insert(now);
                 known.retry_at = now.checked_add(RETRY.min(self.plan.every));

@@ -59,7 +59,8 @@ impl Journal {
         let reason = "quorum_no_longer_holds".to_owned();
         let event = Event::QuorumLost { reason, policy, document: document.clone(), digest };
         let actor = self.worker_actor();
-        let applied = self.change(&mut tx, &payment, event, Act::new(&actor, "execution.quorum_lost").with(document)).await?;
+        let applied =
+            self.change(&mut tx, &payment, event, Act::new(&actor, "execution.quorum_lost").with(document)).await?;
         self.insert_challenges(&mut tx, &applied.payment).await?;
         tx.commit().await?;
         self.announce(&applied);

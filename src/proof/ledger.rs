@@ -43,13 +43,15 @@ pub struct Pieces {
 impl Pieces {
     /// Takes the next line, without its end.
     pub fn push(&mut self, line: &str) -> Option<Piece> {
-        self.number = self.number.saturating_add(1);
         if line == CLOSING {
-            return self.end().map(|piece| match piece {
+            let cut = self.end().map(|piece| match piece {
                 Piece::Unreadable { line } => Piece::CutOff { line },
                 whole => whole,
             });
+            self.number = self.number.saturating_add(1);
+            return cut;
         }
+        self.number = self.number.saturating_add(1);
         if line.is_empty() && self.held.is_empty() {
             return None;
         }
@@ -90,8 +92,11 @@ impl Pieces {
 /// The last whole note of the end of a file, and whether the file ends where a note may begin.
 pub fn last_note(tail: &str) -> (Option<String>, bool) {
     let lines: Vec<&str> = tail.split('\n').collect();
+    // What was kept whole has an end of its own: an empty line.
     let signed = |at: &usize| {
-        lines.get(*at).is_some_and(|line| line.starts_with('\u{2014}')) && *at >= 5 && *at + 1 < lines.len()
+        *at >= 5
+            && lines.get(*at).is_some_and(|line| line.starts_with('\u{2014}'))
+            && lines.get(at.saturating_add(1)) == Some(&"")
     };
     let last = (0..lines.len()).rev().find(signed);
     let note = last.and_then(|at| lines.get(at.saturating_sub(5)..=at)).map(|lines| lines.join("\n") + "\n");

@@ -195,8 +195,7 @@ impl Checkpoint {
         let size: i64 = lines.next()?.parse().ok()?;
         let head: [u8; 32] = STANDARD.decode(lines.next()?).ok()?.try_into().ok()?;
         let at = lines.next()?.to_owned();
-        let checkpoint =
-            Self { origin: origin.to_owned(), tenant: tenant.to_owned(), size, head: b64url(head), at };
+        let checkpoint = Self { origin: origin.to_owned(), tenant: tenant.to_owned(), size, head: b64url(head), at };
         (checkpoint.text()? == text).then_some(checkpoint)
     }
 }

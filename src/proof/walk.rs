@@ -3,8 +3,8 @@
 //! A walk goes on after a flaw, from what is stored, so that one change is one or two flaws and
 //! the next change is found too.
 
-use super::chain::{AuditFacts, GENESIS, chained};
 use super::canonical::jcs;
+use super::chain::{AuditFacts, GENESIS, chained};
 use crate::domain::Timestamp;
 
 /// An entry as a store keeps it: the chained text, and the columns by which it is found.
@@ -105,7 +105,8 @@ impl Walk {
             let filed = (&entry.payment_id, &entry.event, Timestamp::from_micros(entry.written_at).rfc3339());
             let said = (&facts.payment_id, &facts.event, facts.ts.clone());
             if filed != said {
-                let words = |(payment, event, at): (&String, &String, String)| format!("{event} of {payment:?} at {at}");
+                let words =
+                    |(payment, event, at): (&String, &String, String)| format!("{event} of {payment:?} at {at}");
                 flaw(FlawKind::Misfiled, entry.seq, words(said), words(filed));
             }
         } else {

@@ -62,22 +62,28 @@ impl From<Line> for AuditLine {
 impl Session {
     /// The end of each chain that has an entry, in one statement: what it sees has been committed.
     pub async fn audit_heads(&mut self) -> Result<Vec<AuditHead>, StoreFault> {
-        Ok(on!(self, conn => sqlx::query_as("SELECT h.tenant, h.seq, h.chain, COALESCE(e.chain, '') AS entry FROM audit_heads h \
+        Ok(
+            on!(self, conn => sqlx::query_as("SELECT h.tenant, h.seq, h.chain, COALESCE(e.chain, '') AS entry FROM audit_heads h \
               LEFT JOIN audit_entries e ON e.tenant = h.tenant AND e.seq = h.seq WHERE h.seq > 0 ORDER BY h.tenant")
-            .fetch_all(conn).await)?)
+            .fetch_all(conn).await)?,
+        )
     }
 
     /// The end of a tenant's chain.
     pub async fn audit_head(&mut self, tenant: &str) -> Result<Option<AuditHead>, StoreFault> {
-        Ok(on!(self, conn => sqlx::query_as("SELECT h.tenant, h.seq, h.chain, COALESCE(e.chain, '') AS entry FROM audit_heads h \
+        Ok(
+            on!(self, conn => sqlx::query_as("SELECT h.tenant, h.seq, h.chain, COALESCE(e.chain, '') AS entry FROM audit_heads h \
               LEFT JOIN audit_entries e ON e.tenant = h.tenant AND e.seq = h.seq WHERE h.tenant = $1")
-            .bind(tenant).fetch_optional(conn).await)?)
+            .bind(tenant).fetch_optional(conn).await)?,
+        )
     }
 
     /// The tenants that have a chain, or entries without one.
     pub async fn audit_tenants(&mut self) -> Result<Vec<String>, StoreFault> {
-        Ok(on!(self, conn => sqlx::query_scalar("SELECT tenant FROM audit_heads UNION SELECT tenant FROM audit_entries ORDER BY tenant")
-            .fetch_all(conn).await)?)
+        Ok(
+            on!(self, conn => sqlx::query_scalar("SELECT tenant FROM audit_heads UNION SELECT tenant FROM audit_entries ORDER BY tenant")
+            .fetch_all(conn).await)?,
+        )
     }
 
     /// A tenant's entries with all their columns, after position `after`, in order.
@@ -95,9 +101,11 @@ impl Session {
 
     /// A page of the ids of a tenant's payments, in order.
     pub async fn payment_ids(&mut self, tenant: &str, after: &str, limit: i64) -> Result<Vec<String>, StoreFault> {
-        Ok(on!(self, conn => sqlx::query_scalar("SELECT payment_id FROM payments WHERE tenant = $1 AND payment_id > $2 \
+        Ok(
+            on!(self, conn => sqlx::query_scalar("SELECT payment_id FROM payments WHERE tenant = $1 AND payment_id > $2 \
               ORDER BY payment_id LIMIT $3")
-            .bind(tenant).bind(after).bind(limit).fetch_all(conn).await)?)
+            .bind(tenant).bind(after).bind(limit).fetch_all(conn).await)?,
+        )
     }
 
     /// A page of the payments that a tenant's chain speaks of and `payments` does not hold, in order.
@@ -107,16 +115,20 @@ impl Session {
         after: &str,
         limit: i64,
     ) -> Result<Vec<String>, StoreFault> {
-        Ok(on!(self, conn => sqlx::query_scalar("SELECT DISTINCT e.payment_id FROM audit_entries e WHERE e.tenant = $1 AND e.payment_id > $2 \
+        Ok(
+            on!(self, conn => sqlx::query_scalar("SELECT DISTINCT e.payment_id FROM audit_entries e WHERE e.tenant = $1 AND e.payment_id > $2 \
               AND NOT EXISTS (SELECT 1 FROM payments p WHERE p.payment_id = e.payment_id) ORDER BY e.payment_id LIMIT $3")
-            .bind(tenant).bind(after).bind(limit).fetch_all(conn).await)?)
+            .bind(tenant).bind(after).bind(limit).fetch_all(conn).await)?,
+        )
     }
 
     /// Every decision on a payment, in the order they were counted.
     pub async fn all_decisions(&mut self, payment_id: &str) -> Result<Vec<RoundDecision>, StoreFault> {
-        Ok(on!(self, conn => sqlx::query_as("SELECT round, decision_id, signer_id, key_id, choice, reason, document, digest, jws, \
+        Ok(
+            on!(self, conn => sqlx::query_as("SELECT round, decision_id, signer_id, key_id, choice, reason, document, digest, jws, \
               payment_version FROM decisions WHERE payment_id = $1 ORDER BY round, payment_version, decision_id")
-            .bind(payment_id).fetch_all(conn).await)?)
+            .bind(payment_id).fetch_all(conn).await)?,
+        )
     }
 
     /// Every word that a payment was made.

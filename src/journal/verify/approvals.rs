@@ -73,12 +73,7 @@ fn told_only(case: &Case<'_>, intended: &AuditFacts) -> Vec<Break> {
 }
 
 /// Why a decision does not count, if it does not.
-fn doubt(
-    case: &Case<'_>,
-    payment: &Payment,
-    intended: &AuditFacts,
-    decision: &StoredDecision,
-) -> Option<&'static str> {
+fn doubt(case: &Case<'_>, payment: &Payment, intended: &AuditFacts, decision: &StoredDecision) -> Option<&'static str> {
     let name = format!("{} {}", decision.signer_id, decision.key_id);
     let Some(key) = pinned_key(case, &name) else { return Some("no pinned key of that name") };
     let same = DecisionDocument::parse(&decision.document).is_some_and(|document| {
@@ -101,12 +96,11 @@ fn doubt(
 /// Two different people said that the money moved, with one reference.
 fn two_people(case: &Case<'_>, executed: &AuditFacts) -> Vec<Break> {
     let first = case.history.iter().any(|facts| {
-        facts.event == "attest_executed.first"
-            && facts.actor != executed.actor
-            && position(facts) < position(executed)
+        facts.event == "attest_executed.first" && facts.actor != executed.actor && position(facts) < position(executed)
     });
     let agreed = |word: &crate::store::AttestedPayment| {
-        let others = case.words.iter().filter(|other| other.episode == word.episode && other.reference == word.reference);
+        let others =
+            case.words.iter().filter(|other| other.episode == word.episode && other.reference == word.reference);
         others.map(|other| other.person.as_str()).collect::<BTreeSet<_>>().len() > 1
     };
     // What is no longer stored is told by the chain alone.

@@ -48,7 +48,11 @@ pub(super) async fn check(
             kind: BreakKind::TailCut,
             seq: Some(last.saturating_add(1)),
             payment_id: String::new(),
-            expected: format!("{} entries, the last with chain value {}, as the head says", head.seq, shown(&head.chain)),
+            expected: format!(
+                "{} entries, the last with chain value {}, as the head says",
+                head.seq,
+                shown(&head.chain)
+            ),
             found: format!("{last} entries, the last with chain value {}", shown(walk.chain())),
         }),
         (_, Some(head)) if head.seq >= last => {}
@@ -86,13 +90,7 @@ fn broken(flaw: Flaw, payment_id: &str) -> Break {
     };
     // Of what is missing, the entry that was found speaks for nobody.
     let payment_id = if kind == BreakKind::EntryMissing { "" } else { payment_id };
-    Break {
-        kind,
-        seq: Some(flaw.seq),
-        payment_id: payment_id.to_owned(),
-        expected: flaw.expected,
-        found: flaw.found,
-    }
+    Break { kind, seq: Some(flaw.seq), payment_id: payment_id.to_owned(), expected: flaw.expected, found: flaw.found }
 }
 
 fn remember(keys: &mut Keys, facts: &AuditFacts) {

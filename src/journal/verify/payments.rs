@@ -131,19 +131,11 @@ async fn look_once(
         Err(fault) => return Err(fault),
     };
     let lines = session.audit_of(tenant, id).await?;
-    let history: Vec<AuditFacts> =
-        lines.iter().filter_map(|line| serde_json::from_str(&line.canonical).ok()).collect();
+    let history: Vec<AuditFacts> = lines.iter().filter_map(|line| serde_json::from_str(&line.canonical).ok()).collect();
     let decisions = session.all_decisions(id).await?;
     let words = session.attested_payment(id).await?;
-    let case = Case {
-        id,
-        payment: payment.as_ref(),
-        history: &history,
-        decisions: &decisions,
-        words: &words,
-        keys,
-        pinned,
-    };
+    let case =
+        Case { id, payment: payment.as_ref(), history: &history, decisions: &decisions, words: &words, keys, pinned };
     let mut breaks = versions(&case);
     if payment.is_some() {
         breaks.extend(terms(&case));
@@ -159,7 +151,9 @@ fn versions(case: &Case<'_>) -> Vec<Break> {
     let (mut version, mut status) = (0_i64, "");
     for facts in case.history.iter().filter(|facts| !facts.version.is_empty()) {
         let next = version.saturating_add(1);
-        if facts.version != next.to_string() || facts.from != status || (next == 1) != (facts.event == "payment.created")
+        if facts.version != next.to_string()
+            || facts.from != status
+            || (next == 1) != (facts.event == "payment.created")
         {
             let expected = format!("version {next}, from {status:?}");
             let found = format!("version {} from {:?} by {}", facts.version, facts.from, facts.event);

@@ -178,7 +178,10 @@ async fn conclude(
             kind: BreakKind::CheckpointDisagrees,
             seq: Some(size),
             payment_id,
-            expected: format!("chain value {} as signed at {at}; the last entry that a checkpoint before it confirms is {agrees}", shown(&head)),
+            expected: format!(
+                "chain value {} as signed at {at}; the last entry that a checkpoint before it confirms is {agrees}",
+                shown(&head)
+            ),
             found: format!("chain value {}; {wrong} checkpoints disagree", shown(&chain)),
         });
     }
@@ -200,7 +203,10 @@ async fn conclude(
             seq: Some(entry.seq),
             payment_id: entry.payment_id,
             expected: format!("a checkpoint of what was written before {}", before.rfc3339()),
-            found: format!("none after entry {good}; this one is of {}", Timestamp::from_micros(entry.written_at).rfc3339()),
+            found: format!(
+                "none after entry {good}; this one is of {}",
+                Timestamp::from_micros(entry.written_at).rfc3339()
+            ),
         });
     }
     covered.uncovered = report.entries.saturating_sub(good);

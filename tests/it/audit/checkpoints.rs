@@ -20,7 +20,10 @@ fn kept(folder: &Folder) -> Vec<Checkpoint> {
     let keys = [signer().verifier().clone()];
     let lines: Vec<&str> = text.lines().collect();
     let notes = lines.split(|line| *line == "#").flat_map(|part| part.chunks(7).map(<[&str]>::to_vec));
-    notes.filter(|note| note.len() == 7).map(|note| Checkpoint::open(&(note[..6].join("\n") + "\n"), &keys).unwrap()).collect()
+    notes
+        .filter(|note| note.len() == 7)
+        .map(|note| Checkpoint::open(&(note[..6].join("\n") + "\n"), &keys).unwrap())
+        .collect()
 }
 
 fn sizes(folder: &Folder) -> Vec<i64> {
@@ -179,7 +182,11 @@ async fn a_clock_set_back_changes_what_a_checkpoint_says_and_nothing_else() {
         checkpoints.write_all().await.unwrap();
         app.clock.advance(-3_600 * 1_000_000);
         app.create("order-1").await;
-        assert_eq!(checkpoints.tick(Instant::now() + Duration::from_secs(61)).await, 1, "time is measured by another clock");
+        assert_eq!(
+            checkpoints.tick(Instant::now() + Duration::from_secs(61)).await,
+            1,
+            "time is measured by another clock"
+        );
         let kept = kept(&folder);
         assert!(kept[1].at < kept[0].at && kept[1].size > kept[0].size, "{kept:?}");
         assert_eq!(verified(app, Some(&source(&folder))).await.breaks, []);

@@ -3,5 +3,6 @@
 mod bench;
 mod checkpoints;
 mod command;
+mod note;
 mod story;
 mod tampering;

@@ -87,7 +87,8 @@ impl Story {
         }
         assert_eq!(checkpoints.write_all().await.unwrap().len(), 1);
         let notes = folder.read("sink/default.checkpoints");
-        let sizes: Vec<i64> = notes.split("\n\n\u{2014} ").filter_map(|part| part.lines().rev().nth(2)?.parse().ok()).collect();
+        let sizes: Vec<i64> =
+            notes.split("\n\n\u{2014} ").filter_map(|part| part.lines().rev().nth(2)?.parse().ok()).collect();
         let &[first, second] = sizes.as_slice() else { panic!("two checkpoints: {notes}") };
         app.create("later").await;
         app.cancel("later").await;

@@ -34,7 +34,8 @@ type Expected<'a> = (BreakKind, Option<i64>, &'a str);
 
 fn finds(what: &str, report: &AuditReport, expected: Expected<'_>) {
     let (kind, seq, payment) = expected;
-    let found = report.breaks.iter().any(|found| (found.kind, found.seq, found.payment_id.as_str()) == (kind, seq, payment));
+    let found =
+        report.breaks.iter().any(|found| (found.kind, found.seq, found.payment_id.as_str()) == (kind, seq, payment));
     assert!(found, "{what}: {expected:?} in {:#?}", report.breaks);
     for found in &report.breaks {
         assert!(!found.expected.is_empty() && !found.found.is_empty(), "{what}: {found:?}");
@@ -60,8 +61,10 @@ async fn rewrite(app: &App, from: i64, edit: impl Fn(&str) -> String) {
     statements.push(format!("UPDATE audit_heads SET chain = '{before}' WHERE tenant = 'default'"));
     // No two entries may follow the same one, not even for a moment.
     raw.execute("UPDATE audit_entries SET previous = 'x' || seq WHERE seq > 1").await.unwrap();
-    let earlier = format!("UPDATE audit_entries SET previous = (SELECT k.previous FROM kept_audit_entries k \
-        WHERE k.tenant = audit_entries.tenant AND k.seq = audit_entries.seq) WHERE seq < {from} OR tenant <> 'default'");
+    let earlier = format!(
+        "UPDATE audit_entries SET previous = (SELECT k.previous FROM kept_audit_entries k \
+        WHERE k.tenant = audit_entries.tenant AND k.seq = audit_entries.seq) WHERE seq < {from} OR tenant <> 'default'"
+    );
     raw.execute(&earlier).await.unwrap();
     for statement in statements {
         raw.execute(&statement).await.unwrap();
@@ -97,6 +100,7 @@ async fn every_change_to_what_is_stored_is_found_where_it_is() {
         let approved = story.seq(paid, "decision.approve");
         let intended = story.seq(paid, "rail.execute.intended");
         let attested = story.seq(by_hand, "attest_executed.second");
+        let enrolled = story.facts.iter().find(|facts| facts.reason.starts_with("finance-1 ")).unwrap().seq.parse().unwrap();
         let (last, after) = (story.entries(), approved + 1);
         let of = |seq: i64| story.facts[usize::try_from(seq - 1).unwrap()].payment_id.as_str();
         let far = 1_000_000;
@@ -156,7 +160,7 @@ async fn every_change_to_what_is_stored_is_found_where_it_is() {
                 WHERE payment_id = '{paid}' AND signer_id = 'finance-1'"),
              vec![(K::DecisionInvalid, Some(approved), paid), (K::ExecutionUnapproved, Some(intended), paid)]),
             ("another pinned key", "UPDATE signer_keys SET public_key = 'AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8' WHERE signer_id = 'finance-1'".to_owned(),
-             vec![(K::KeyUnaudited, Some(1), ""), (K::DecisionInvalid, Some(approved), paid)]),
+             vec![(K::KeyUnaudited, Some(enrolled), ""), (K::DecisionInvalid, Some(approved), paid)]),
             ("one of two words", format!("DELETE FROM attestations WHERE payment_id = '{by_hand}' AND person = 'operator-1'"),
              vec![(K::ExecutionUnapproved, Some(attested), by_hand)]),
         ];
@@ -193,7 +197,12 @@ async fn what_an_owner_of_the_database_can_hide_the_checkpoints_show() {
         assert!(first < at && at < second);
         rewrite(app, at, |text| text.replace("signer:finance-1", "signer:finance-2")).await;
         let blind = verified(app, None).await;
-        assert!(blind.breaks.iter().all(|found| found.kind == BreakKind::DecisionUnaudited || found.kind == BreakKind::DecisionMissing));
+        assert!(
+            blind
+                .breaks
+                .iter()
+                .all(|found| found.kind == BreakKind::DecisionUnaudited || found.kind == BreakKind::DecisionMissing)
+        );
         let report = verified(app, Some(&source(&folder))).await;
         let of = story.facts[usize::try_from(second - 1).unwrap()].payment_id.clone();
         finds("rewritten", &report, (BreakKind::CheckpointDisagrees, Some(second), &of));
@@ -204,7 +213,11 @@ async fn what_an_owner_of_the_database_can_hide_the_checkpoints_show() {
         // Rewritten where no payment can contradict it: without checkpoints nothing is to be seen.
         rewrite(app, second, |text| text.replace("agent:agent-1", "agent:agent-2")).await;
         assert_eq!(verified(app, None).await.breaks, [], "this is what checkpoints are for");
-        finds("hidden", &verified(app, Some(&source(&folder))).await, (BreakKind::CheckpointDisagrees, Some(second), &of));
+        finds(
+            "hidden",
+            &verified(app, Some(&source(&folder))).await,
+            (BreakKind::CheckpointDisagrees, Some(second), &of),
+        );
         restore(app).await;
 
         // Cut together with its head, and with the payment that it ends with.
@@ -242,7 +255,12 @@ async fn a_spoilt_file_of_checkpoints_is_found_and_what_is_whole_in_it_still_cou
         };
         use BreakKind as K;
         let rows: Vec<(&str, String, K, i64)> = vec![
-            ("another size", good.replacen(&format!("\n{first}\n"), &format!("\n{}\n", first - 1), 1), K::CheckpointForged, second),
+            (
+                "another size",
+                good.replacen(&format!("\n{first}\n"), &format!("\n{}\n", first - 1), 1),
+                K::CheckpointForged,
+                second,
+            ),
             ("another time", good.replacen(":", ";", 1), K::CheckpointUnreadable, second),
             ("a missing line", good.replacen(&format!("{first}\n"), "", 1), K::CheckpointUnreadable, second),
             ("garbage before", format!("garbage\n{good}"), K::CheckpointUnreadable, second),
@@ -263,7 +281,10 @@ async fn a_spoilt_file_of_checkpoints_is_found_and_what_is_whole_in_it_still_cou
         // A write that did not finish, closed by the next.
         folder.write(file, &format!("{one}{}\n#\n{two}", &two[..30]));
         let report = verified(app, Some(&source(&folder))).await;
-        assert_eq!((report.breaks.len(), report.covered.map(|covered| (covered.cut_off, covered.up_to))), (0, Some((1, second))));
+        assert_eq!(
+            (report.breaks.len(), report.covered.map(|covered| (covered.cut_off, covered.up_to))),
+            (0, Some((1, second)))
+        );
         // Cut between two notes it can't be told from one that was always so, but for its age.
         folder.write(file, one);
         let report = verified(app, Some(&source(&folder))).await;

@@ -2,8 +2,8 @@
 
 pub(crate) mod app;
 pub(crate) mod database;
-mod invariants;
 pub(crate) mod folder;
+mod invariants;
 pub(crate) mod json_schema;
 pub(crate) mod payments;
 pub(crate) mod peer;
