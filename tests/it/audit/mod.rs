@@ -3,6 +3,7 @@
 mod bench;
 mod checkpoints;
 mod command;
+mod completeness;
 mod note;
 mod story;
 mod tampering;

@@ -210,6 +210,22 @@ async fn what_an_owner_of_the_database_can_hide_the_checkpoints_show() {
         assert!(told.expected.contains(&format!("confirms is {first}")), "the change is between the two: {told}");
         restore(app).await;
 
+        // Told that a key had been revoked minutes before, the approval by it is none.
+        let (enrolled, key) = (
+            story.facts.iter().position(|facts| facts.reason.starts_with("stranger-1 ")).unwrap(),
+            app.key_id("finance-1"),
+        );
+        let from = i64::try_from(enrolled).unwrap() + 1;
+        let then = story.now().plus_micros(-300_000_000).rfc3339();
+        let (reason, ts) = (story.facts[enrolled].reason.clone(), story.facts[enrolled].ts.clone());
+        rewrite(app, from, |text| {
+            text.replace("enrolled", "revoked").replace(&reason, &format!("finance-1 {key}")).replace(&ts, &then)
+        })
+        .await;
+        let approved = story.seq(&story.paid, "decision.approve");
+        finds("revoked", &verified(app, None).await, (BreakKind::DecisionInvalid, Some(approved), &story.paid));
+        restore(app).await;
+
         // Rewritten where no payment can contradict it: without checkpoints nothing is to be seen.
         rewrite(app, second, |text| text.replace("agent:agent-1", "agent:agent-2")).await;
         assert_eq!(verified(app, None).await.breaks, [], "this is what checkpoints are for");
