@@ -7,8 +7,9 @@ use countersign::proof::Checkpoint;
 use countersign::store::AuditNote;
 use serde_json::json;
 
+use super::story::each;
 use super::story::{checkpoints, configured, signer, source, verified};
-use crate::harness::app::{App, each};
+use crate::harness::app::App;
 use crate::harness::folder::Folder;
 use crate::harness::sink::{Reply, Sink};
 

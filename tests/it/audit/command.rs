@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
+use super::story::each;
 use super::story::{Story, configured, signer};
-use crate::harness::app::{App, each};
+use crate::harness::app::App;
 use crate::harness::folder::Folder;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_countersign");

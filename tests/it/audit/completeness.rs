@@ -3,8 +3,9 @@
 use countersign::journal::verify::BreakKind;
 use serde_json::json;
 
+use super::story::each;
 use super::story::verified;
-use crate::harness::app::{App, each, each_with, two_must_approve};
+use crate::harness::app::{App, each_with, two_must_approve};
 
 #[tokio::test]
 async fn a_desk_at_work_is_whole_at_every_moment() {
@@ -63,7 +64,7 @@ async fn a_second_round_is_audited_with_its_document_and_judged_by_its_own_appro
 
 #[tokio::test]
 async fn a_key_revoked_after_the_execution_voids_nothing() {
-    each_with(two_must_approve(), async |app: &mut App| {
+    each_with(two_must_approve().patient(), async |app: &mut App| {
         app.awaiting("order-1").await;
         for person in ["finance-1", "finance-2"] {
             app.sign_as(person, "order-1").await;

@@ -12,8 +12,13 @@ use countersign::journal::verify::{AuditReport, CheckpointSource, verify_audit};
 use countersign::proof::{AuditFacts, NoteSigner};
 use serde_json::json;
 
-use crate::harness::app::App;
+use crate::harness::app::{App, Wishes, each_with};
 use crate::harness::folder::Folder;
+
+/// Runs a test on each engine; what is slow on a busy machine is waited for.
+pub(super) async fn each(body: impl AsyncFn(&mut App)) {
+    each_with(Wishes::default().patient(), body).await;
+}
 
 /// The key that signs the checkpoints of a test.
 pub(super) fn signer() -> NoteSigner {
