@@ -79,7 +79,9 @@ pub(super) async fn check(
             last.clone_into(&mut after);
             for id in &page {
                 let (found, moved) = look(session, &tenant, id, keys, &pinned).await?;
-                found.into_iter().for_each(|found| report.push(found));
+                for found in found {
+                    report.push(found);
+                }
                 report.payments = report.payments.saturating_add(u64::from(!moved));
                 report.moved_out = report.moved_out.saturating_add(u64::from(moved));
             }

@@ -7,3 +7,4 @@ mod completeness;
 mod note;
 mod story;
 mod tampering;
+mod ways;

@@ -146,7 +146,7 @@ proptest! {
     #[test]
     fn lines_put_together_at_random_lose_no_whole_note(order in proptest::collection::vec(0_usize..8, 0..40)) {
         let lines: Vec<&str> = NOTE.lines().chain(["", "#"]).collect();
-        let text: String = order.iter().map(|at| format!("{}\n", lines[*at])).collect();
+        let text: String = order.iter().fold(String::new(), |text, at| text + lines[*at] + "\n");
         let whole = pieces(&format!("{text}\n#\n{NOTE}\n"));
         let is_note = matches!(whole.last(), Some(Piece::Note { .. }));
         prop_assert!(is_note);

@@ -106,6 +106,11 @@ impl Story {
         found.unwrap_or_else(|| panic!("{event} of {payment}")).seq.parse().unwrap()
     }
 
+    /// The payment that an entry is about.
+    pub(super) fn of(&self, seq: i64) -> &str {
+        &self.facts[usize::try_from(seq - 1).unwrap()].payment_id
+    }
+
     /// When the last entry was written.
     pub(super) fn now(&self) -> Timestamp {
         Timestamp::parse_rfc3339(&self.facts.last().unwrap().ts).unwrap()
