@@ -27,6 +27,10 @@ properties cases="100":
 fuzz seconds="60":
     cargo +nightly fuzz run ingress -- -max_total_time={{ seconds }} -max_len=4096
 
+# How fast audited changes commit, beside the engine's own rate, on both engines; two minutes
+bench-audit:
+    cargo test --test it how_fast_audited_changes_commit -- --ignored --nocapture
+
 # Clippy; every warning is an error
 lint:
     cargo clippy --locked --all-targets -- -D warnings

@@ -6,9 +6,10 @@ use std::time::Duration;
 use axum::Router;
 use secrecy::ExposeSecret as _;
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::adapters::{RailClient, SignerClient, WebhookClient};
+use crate::adapters::{CheckpointSink, RailClient, SignerClient, WebhookClient};
 use crate::ambient::{Clock, Entropy};
 use crate::config::{Config, ConfigFault, ms};
 use crate::domain::{Account, Backoff, Currency, Policy, Refusal, Schedule, Timing};
@@ -16,7 +17,10 @@ use crate::http::auth::{KeySource, Verifier};
 use crate::http::gate::Gate;
 use crate::http::serve::{Serving, serve};
 use crate::journal::ports::{PresencePort, RailPort, SignerPort, WebhookPort};
-use crate::journal::{ContextBudget, EventRules, Journal, Rules, Setup, resend_window, settle_after};
+use crate::journal::{
+    CheckpointPlan, Checkpoints, ContextBudget, EventRules, Journal, Rules, Setup, resend_window, settle_after,
+};
+use crate::proof::NoteSigner;
 use crate::store::{Store, StoreFault};
 use crate::tools::names;
 use crate::{http, worker};
@@ -68,6 +72,7 @@ pub struct Gateway {
     /// Its journal.
     pub journal: Arc<Journal>,
     store: Store,
+    checkpoints: Option<Arc<Checkpoints>>,
     ended: CancellationToken,
 }
 
@@ -162,6 +167,28 @@ pub async fn journal(
     })))
 }
 
+/// Who makes checkpoints of the audit; `None` where they are off.
+///
+/// *Errors*: the key can't be read. A sink that can't be written to now is no error: payments go on.
+pub fn checkpoints(config: &Config, store: Store, ambient: &Ambient) -> Result<Option<Arc<Checkpoints>>, ConfigFault> {
+    let audit = &config.audit;
+    if !audit.is_on() {
+        return Ok(None);
+    }
+    let signer = checkpoint_key(config)?;
+    let sink = Arc::new(CheckpointSink::from_config(config)?);
+    let plan = CheckpointPlan { every: ms(audit.checkpoint_every_ms), entries: i64::from(audit.checkpoint_entries) };
+    Ok(Some(Arc::new(Checkpoints::new(store, signer, sink, Arc::clone(&ambient.clock), plan))))
+}
+
+/// What signs checkpoints.
+pub fn checkpoint_key(config: &Config) -> Result<NoteSigner, ConfigFault> {
+    let file = &config.audit.checkpoint_key_file;
+    let fault = |why: String| ConfigFault(format!("audit.checkpoint_key_file: {why}"));
+    let text = std::fs::read_to_string(file).map_err(|err| fault(format!("{file} can't be read: {}", err.kind())))?;
+    NoteSigner::parse(text.trim_end()).map_err(|err| fault(err.to_string()))
+}
+
 /// Those who are told of payments; a target that must not be reached is refused now.
 pub async fn webhooks(config: &Config, ambient: &Ambient) -> Result<Arc<dyn WebhookPort>, ConfigFault> {
     let client = WebhookClient::from_config(config, Arc::clone(&ambient.clock))?;
@@ -239,6 +266,7 @@ impl Gateway {
     pub async fn build(config: &Config, policy: Policy, ambient: &Ambient, presence: bool) -> Result<Self, StartFault> {
         let store = open_store(config, Arc::clone(&ambient.clock)).await?;
         let journal = journal(config, policy, store.clone(), ambient, presence).await?;
+        let checkpoints = checkpoints(config, store.clone(), ambient)?;
         let source = KeySource::of(&config.auth);
         let verifier =
             Arc::new(Verifier::new(&config.auth, config.audience(), Arc::clone(&ambient.clock), source).await?);
@@ -252,12 +280,13 @@ impl Gateway {
         );
         let ended = CancellationToken::new();
         let router = http::router::router(config, Arc::clone(&journal), verifier, gate, ended.clone())?;
-        Ok(Self { router, journal, store, ended })
+        Ok(Self { router, journal, store, checkpoints, ended })
     }
 
     /// Serves until `stop` turns, then drains, ends the worker and closes the database.
     pub async fn run(self, config: &Config, listener: TcpListener, stop: CancellationToken) {
-        let Self { router, journal, store, ended } = self;
+        let Self { router, journal, store, checkpoints, ended } = self;
+        let checkpoints = checkpoints.filter(|_| config.worker.enabled);
         let (enabled, tick) = (config.worker.enabled, ms(config.worker.tick_ms));
         let drain = ms(config.server.drain_ms);
         let waiting = tokio::spawn({
@@ -268,6 +297,7 @@ impl Gateway {
             }
         });
         let work = enabled.then(|| tokio::spawn(worker::run(journal, tick, drain, stop.clone())));
+        let noting = checkpoints.clone().map(|all| tokio::spawn(worker::checkpoints(all, stop.clone())));
         serve(listener, router, Serving::from(&config.server), stop.clone()).await;
         // Only now: rmcp turns calls in flight into errors when this token turns.
         ended.cancel();
@@ -279,6 +309,19 @@ impl Gateway {
         if waiting.await.and(worked).is_err() {
             tracing::error!("the worker panicked; its work is due again when its leases end");
         }
+        finish_checkpoints(checkpoints, noting).await;
         store.close().await;
+    }
+}
+
+/// Ends the loop of checkpoints and makes the last ones, of what the drained process wrote.
+pub async fn finish_checkpoints(checkpoints: Option<Arc<Checkpoints>>, noting: Option<JoinHandle<()>>) {
+    if let Some(noting) = noting
+        && noting.await.is_err()
+    {
+        tracing::error!("the loop of audit checkpoints panicked");
+    }
+    if let Some(checkpoints) = checkpoints {
+        checkpoints.finish().await;
     }
 }

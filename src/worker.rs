@@ -1,13 +1,13 @@
-//! The loops around the journal's due work: one for payments, one for each target of events.
+//! The loops around the journal's due work: payments, each target of events, checkpoints of the audit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::task::{Id, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::journal::{DueKind, Journal, PLACES};
+use crate::journal::{Checkpoints, DueKind, Journal, PLACES};
 
 /// How long deliveries under way may take to end when the process stops.
 const GRACE: Duration = Duration::from_secs(2);
@@ -21,6 +21,20 @@ pub async fn run(journal: Arc<Journal>, every: Duration, drain: Duration, stop: 
     let events = targets.map(|target| events(Arc::clone(&journal), target, every, stop.clone()));
     let events = futures::future::join_all(events);
     tokio::join!(payments(Arc::clone(&journal), every, drain, stop.clone()), events);
+}
+
+/// Makes checkpoints of the audit until `stop` turns; the last ones are made by whoever drains the process.
+///
+/// It shares nothing with the other loops but the database: a sink that is full, slow or gone holds up no
+/// payment.
+pub async fn checkpoints(checkpoints: Arc<Checkpoints>, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        checkpoints.tick(Instant::now()).await;
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(checkpoints.pace()) => {}
+        }
+    }
 }
 
 /// Attends to due payments; looks every `every`, and at once when this process made something due.

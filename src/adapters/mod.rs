@@ -4,12 +4,14 @@
 //! [`RailClient`] the rail's (docs/rail-contract.md). Both stand on one HTTP client that sends a
 //! side effect at most once a try and never again behind anyone's back. [`WebhookClient`] tells others
 //! of events (docs/webhooks.md); it has a client of its own for each target, which chooses addresses.
+//! [`CheckpointSink`] keeps the audit's checkpoints.
 //!
 //! *Invariant*: nothing here decides about a payment. An answer is told apart by what it proves,
 //! and what proves nothing is `Unknown`.
 
 mod address;
 mod breaker;
+mod checkpoint;
 mod http;
 mod rail;
 #[cfg(test)]
@@ -33,6 +35,7 @@ mod signer_tests;
 mod webhook_tests;
 
 pub use breaker::BreakerPlan;
+pub use checkpoint::CheckpointSink;
 pub use http::{Endpoint, EndpointFault};
 pub use rail::RailClient;
 pub use signer::SignerClient;

@@ -12,7 +12,7 @@ use crate::ambient::{Clock, Entropy};
 use crate::config::Config;
 use crate::domain::Role;
 use crate::http::auth::{Grant, Mint};
-use crate::proof::{SigningKey, b64url, key_id_of};
+use crate::proof::{NoteSigner, SigningKey, b64url, key_id_of};
 
 /// Where the parts of a dev instance listen.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -72,6 +72,9 @@ pub struct SignerCard {
 pub(super) const ISSUER: &str = "https://issuer.dev.invalid";
 /// The dev signers, as `config/policy.toml` names them.
 pub(super) const SIGNERS: [&str; 2] = ["finance-1", "finance-2"];
+/// The key of the audit's checkpoints, and what its checkpoints are named after.
+const CHECKPOINT_KEY: &str = "checkpoint-key";
+const ORIGIN: &str = "dev";
 /// How long dev tokens last.
 const TOKENS_LAST: Duration = Duration::from_hours(24);
 
@@ -126,6 +129,11 @@ impl Home {
         }
         let jwks = dir.join("keys").join("jwks.json");
         write_private(&jwks, &mint.jwks()).map_err(|err| unusable(&jwks, err))?;
+        let checkpoint_key = || Ok(NoteSigner::from_seed(ORIGIN, &seed()).map_err(failed)?.to_text());
+        let signer = NoteSigner::parse(&file(CHECKPOINT_KEY, &checkpoint_key)?)
+            .map_err(|err| CommandFault::Unusable(format!("keys/{CHECKPOINT_KEY}: {err}")))?;
+        let public = dir.join("keys").join(format!("{CHECKPOINT_KEY}.pub"));
+        write_private(&public, &signer.verifier().to_text()).map_err(|err| unusable(&public, err))?;
         let callback = || {
             use base64::Engine as _;
             Ok(format!("whsec_{}", base64::engine::general_purpose::STANDARD.encode(seed())))
@@ -192,6 +200,8 @@ impl Home {
         config.signer.callback_secret = self.callback_secret();
         config.rail.url.clone_from(&peers.rail);
         config.rail.api_key = self.rail_api_key();
+        config.audit.checkpoint_folder = self.path("checkpoints");
+        config.audit.checkpoint_key_file = self.path("keys").join(CHECKPOINT_KEY).display().to_string();
         if config.payments.payee_account.is_empty() {
             "demo-payee-001".clone_into(&mut config.payments.payee_account);
         }

@@ -11,7 +11,7 @@ use crate::app::{open_store, read_policy};
 use crate::config::Config;
 use crate::http::auth::Mint;
 use crate::journal::KeyEnrolment;
-use crate::proof::{PublicKey, SigningKey, b64url, key_id_of};
+use crate::proof::{NoteSigner, PublicKey, SigningKey, b64url, key_id_of};
 
 /// `keys …`.
 #[derive(Debug, Subcommand)]
@@ -31,6 +31,11 @@ pub(super) enum Keys {
         after_help = "Example:\n  countersign keys issuer issuer.pem     writes issuer.pem (token --key) and issuer.jwks.json (auth.jwks_file)"
     )]
     Issuer(Issuer),
+    /// Make the key that signs the audit's checkpoints, and the public half that `verify audit` wants
+    #[command(
+        after_help = "Example:\n  countersign keys checkpoint checkpoint-key --origin pay.example     writes checkpoint-key (audit.checkpoint_key_file) and checkpoint-key.pub\n\nOne key for one deployment. Keep it off the database's host; give the public half to whoever audits."
+    )]
+    Checkpoint(CheckpointKey),
     /// Pin a signer's public key in the gateway's database, audited
     #[command(after_help = "Example:\n  countersign keys enrol finance-1 finance-1.pub.pem --by 'ops: J. Doe'")]
     Enrol(Enrol),
@@ -58,6 +63,16 @@ pub(super) struct New {
 pub(super) struct Issuer {
     /// The private key file; made when missing
     file: PathBuf,
+}
+
+/// Options of `keys checkpoint`.
+#[derive(Debug, Args)]
+pub(super) struct CheckpointKey {
+    /// The private key file to write
+    file: PathBuf,
+    /// What the checkpoints are named after: the deployment's own name
+    #[arg(long, default_value = "countersign")]
+    origin: String,
 }
 
 /// Options of `keys enrol`.
@@ -114,6 +129,7 @@ impl Keys {
             Self::Init(init) => init.run(),
             Self::New(new) => new.run(),
             Self::Issuer(issuer) => issuer.run(),
+            Self::Checkpoint(checkpoint) => checkpoint.run(),
             Self::Enrol(enrol) => enrol.run().await,
             Self::Revoke(revoke) => revoke.run().await,
         }
@@ -156,6 +172,27 @@ impl New {
             self.file.display(),
             public.display(),
             key_id_of(&key.public())
+        );
+        Ok(())
+    }
+}
+
+impl CheckpointKey {
+    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
+    fn run(self) -> Result<(), CommandFault> {
+        if self.file.exists() {
+            return Err(failed(format_args!("{}: exists; a key is never overwritten", self.file.display())));
+        }
+        let signer = NoteSigner::from_seed(&self.origin, &seed())
+            .map_err(|_| CommandFault::Unusable("--origin: must be 1 to 64 of A-Z a-z 0-9 and .-:".to_owned()))?;
+        let public = PathBuf::from(format!("{}.pub", self.file.display()));
+        write_private(&self.file, &format!("{}\n", signer.to_text())).map_err(failed)?;
+        std::fs::write(&public, format!("{}\n", signer.verifier().to_text())).map_err(failed)?;
+        println!(
+            "wrote  {} (for audit.checkpoint_key_file)\nwrote  {} (for whoever audits)\n{}",
+            self.file.display(),
+            public.display(),
+            signer.verifier().to_text()
         );
         Ok(())
     }

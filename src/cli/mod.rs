@@ -1,7 +1,9 @@
 //! The commands: one file each; one match; one exit code.
 //!
-//! Exit codes: 0 it was done, 1 it was not, 2 the command line or the configuration can't be used.
+//! Exit codes: 0 it was done, 1 it was not, 2 the command line or the configuration can't be used; 3, of `verify`
+//! only, that what was verified is broken.
 
+mod audit;
 mod check;
 mod client;
 mod demo;
@@ -73,6 +75,9 @@ enum Command {
     /// Check what is stored, trusting nobody
     #[command(subcommand)]
     Verify(verify::Verify),
+    /// Signed checkpoints of the audit, and its export
+    #[command(subcommand)]
+    Audit(audit::Audit),
     /// Events for webhooks: what became of them, and another try
     #[command(subcommand)]
     Webhooks(webhooks::Webhooks),
@@ -87,6 +92,9 @@ enum CommandFault {
     /// It was tried and did not succeed.
     #[error("{0}")]
     Failed(String),
+    /// What was verified is broken.
+    #[error("{0}")]
+    Broken(String),
 }
 
 impl From<ConfigFault> for CommandFault {
@@ -114,7 +122,8 @@ fn ambient() -> Ambient {
 }
 
 /// What every command's help ends with.
-const EXITS: &str = "Exit codes: 0 it was done, 1 it was not, 2 the command line or the configuration can't be used.";
+const EXITS: &str = "Exit codes: 0 it was done, 1 it was not, 2 the command line or the configuration can't be used; \
+    3, of verify only: what was verified is broken.";
 
 /// `command` and all below it, each with the exit codes in its help.
 fn with_exits(command: clap::Command) -> clap::Command {
@@ -145,6 +154,7 @@ pub fn main() -> ExitCode {
             match fault {
                 CommandFault::Unusable(_) => ExitCode::from(2),
                 CommandFault::Failed(_) => ExitCode::FAILURE,
+                CommandFault::Broken(_) => ExitCode::from(3),
             }
         }
     }
@@ -166,6 +176,7 @@ async fn run(command: Command) -> Result<(), CommandFault> {
         Command::Sign(sign) => Box::pin(sign.run()).await,
         Command::Doctor(doctor) => Box::pin(doctor.run()).await,
         Command::Verify(verify) => Box::pin(verify.run()).await,
+        Command::Audit(audit) => Box::pin(audit.run()).await,
         Command::Webhooks(webhooks) => Box::pin(webhooks.run()).await,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::{CommandFault, ambient, failed};
-use crate::app::{Gateway, journal, open_store, read_policy};
+use crate::app::{Gateway, checkpoints, finish_checkpoints, journal, open_store, read_policy};
 use crate::config::{Config, ms};
 use crate::http::health;
 use crate::http::serve::{Serving, bind, serve};
@@ -57,6 +57,7 @@ impl Serve {
             listen = config.server.listen,
             resource = config.resource(),
             worker = config.worker.enabled,
+            checkpoints = config.audit.is_on() && config.worker.enabled,
             "serving"
         );
         gateway.run(&config, listener, stop).await;
@@ -95,13 +96,16 @@ impl Worker {
             let router = health::alive(Arc::clone(&journal));
             tokio::spawn(serve(listener, router, Serving::from(&config.server), stop.clone()))
         });
-        tracing::info!("working");
+        let checkpoints = checkpoints(&config, store.clone(), &ambient)?;
+        let noting = checkpoints.clone().map(|all| tokio::spawn(worker::checkpoints(all, stop.clone())));
+        tracing::info!(checkpoints = checkpoints.is_some(), "working");
         worker::run(journal, ms(config.worker.tick_ms), ms(config.server.drain_ms), stop).await;
         if let Some(health) = health
             && health.await.is_err()
         {
             tracing::error!("the health page panicked");
         }
+        finish_checkpoints(checkpoints, noting).await;
         store.close().await;
         guard.shutdown();
         Ok(())

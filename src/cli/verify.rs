@@ -1,19 +1,26 @@
 //! `countersign verify`: what is stored, checked by recomputation.
 
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
 use clap::{Args, Subcommand};
+use serde_json::json;
 
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed};
 use crate::app::open_existing;
 use crate::config::Config;
-use crate::proof::{AuditFacts, GENESIS, link};
+use crate::domain::Timestamp;
+use crate::journal::verify::{AuditReport, CheckpointSource, audited_tenants, verify_audit};
+use crate::proof::{NoteVerifier, shown};
 
 /// `verify …`.
 #[derive(Debug, Subcommand)]
 pub(super) enum Verify {
-    /// Recompute a tenant's audit chain and say where it breaks
+    /// Recompute the audit chains, compare them with their signed checkpoints and with what is stored
     #[command(
-        after_help = "Example:\n  countersign verify audit --config countersign.toml\n  COUNTERSIGN__DATABASE__URL=sqlite://.countersign/gateway.db countersign verify audit     a dev instance's\n\nExit 0: every entry is in its place. 1: the chain is broken; the first bad entry is named."
+        after_help = "Examples:\n  countersign verify audit --config countersign.toml --checkpoints /srv/audit --key checkpoint-key.pub\n  COUNTERSIGN__DATABASE__URL=sqlite://.countersign/gateway.db countersign verify audit \\\n    --checkpoints .countersign/checkpoints --key .countersign/keys/checkpoint-key.pub     a dev instance's\n\nFinds entries that were edited, deleted, inserted, reordered or cut off, a chain rewritten as a whole, spoilt\ncheckpoints, payments whose history is not complete, and executions without their approvals. Each is named.\nWithout checkpoints it can't see a chain that was rewritten or cut together with its head.\n\nExit 0: the audit is whole. 1: it could not be looked at. 2: the command line or the configuration can't be\nused. 3: it is broken."
     )]
     Audit(Audit),
 }
@@ -21,9 +28,21 @@ pub(super) enum Verify {
 /// Options of `verify audit`.
 #[derive(Debug, Args)]
 pub(super) struct Audit {
-    /// The tenant
-    #[arg(long, default_value = "default")]
-    tenant: String,
+    /// Only this tenant; by default every one that the database or the checkpoints tell of
+    #[arg(long)]
+    tenant: Option<String>,
+    /// The folder of checkpoints
+    #[arg(long, value_name = "FOLDER", requires = "keys")]
+    checkpoints: Option<PathBuf>,
+    /// The public key that signs checkpoints, or a file with it; again for each key there was
+    #[arg(long = "key", value_name = "PUBLICKEY", requires = "checkpoints")]
+    keys: Vec<String>,
+    /// Entries older than this must be covered by a checkpoint
+    #[arg(long, value_name = "SECONDS", requires = "checkpoints")]
+    covered_within: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     file: ConfigFile,
 }
@@ -36,47 +55,122 @@ impl Verify {
     }
 }
 
-/// Entries read at once.
-const PAGE: i64 = 1_000;
+/// How often progress is shown.
+const EVERY: Duration = Duration::from_millis(500);
 
 impl Audit {
     #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     async fn run(self) -> Result<(), CommandFault> {
+        let source = self.source()?;
         let store = open_existing(&Config::load(self.file.config.as_deref())?, ambient().clock).await?;
-        let mut session = store.read().await.map_err(failed)?;
-        let (mut seq, mut chain) = (0_i64, GENESIS.to_owned());
-        loop {
-            let entries = session.audit_entries(&self.tenant, seq, PAGE).await.map_err(failed)?;
-            let last = entries.is_empty();
-            for entry in entries {
-                seq = seq.saturating_add(1);
-                let broken =
-                    |why: &str| failed(format_args!("the audit of {} is broken at entry {seq}: {why}", self.tenant));
-                if entry.seq != seq {
-                    return Err(broken("it is missing"));
-                }
-                let facts: AuditFacts =
-                    serde_json::from_str(&entry.canonical).map_err(|_| broken("it can't be read"))?;
-                let expected = link(&chain, &facts).map_err(failed)?;
-                if facts.seq != seq.to_string() || facts.tenant != self.tenant {
-                    return Err(broken("it stands in another's place"));
-                }
-                if entry.previous != chain || expected.canonical != entry.canonical || expected.chain != entry.chain {
-                    return Err(broken("it does not follow from what stands before it"));
-                }
-                chain = entry.chain;
+        let tenants = match &self.tenant {
+            Some(tenant) => vec![tenant.clone()],
+            None => audited_tenants(&store, source.as_ref()).await.map_err(failed)?,
+        };
+        let mut reports = Vec::new();
+        for tenant in &tenants {
+            let mut ticker = Ticker::new(tenant);
+            let report =
+                verify_audit(&store, tenant, source.as_ref(), &mut |what, count| ticker.show(what, count)).await;
+            ticker.clear();
+            let report = report.map_err(failed)?;
+            if !self.json {
+                print!("{}", shown_report(&report));
             }
-            if last {
-                break;
+            reports.push(report);
+        }
+        store.close().await;
+        let broken: Vec<&AuditReport> = reports.iter().filter(|report| !report.is_whole()).collect();
+        if self.json {
+            println!("{}", json!({"ok": broken.is_empty(), "tenants": reports}));
+        } else if tenants.is_empty() {
+            println!("there is no audit yet");
+        } else if source.is_none() {
+            println!("without --checkpoints, a chain that was cut or rewritten together with its head can't be seen");
+        }
+        match broken.first().and_then(|report| Some((report, report.breaks.first()?))) {
+            None => Ok(()),
+            Some((report, first)) => {
+                Err(CommandFault::Broken(format!("the audit of {} is broken: {first}", report.tenant)))
             }
         }
-        drop(session);
-        store.close().await;
-        println!(
-            "the audit of {} is whole: {seq} entries, head {}",
-            self.tenant,
-            if chain.is_empty() { "-" } else { &chain }
-        );
-        Ok(())
+    }
+
+    fn source(&self) -> Result<Option<CheckpointSource>, CommandFault> {
+        let Some(folder) = self.checkpoints.clone() else { return Ok(None) };
+        if !folder.is_dir() {
+            return Err(CommandFault::Unusable(format!("--checkpoints: {}: is not a folder", folder.display())));
+        }
+        let key = |text: &String| {
+            let text = std::fs::read_to_string(text).unwrap_or_else(|_| text.clone());
+            NoteVerifier::parse(text.trim_end()).map_err(|err| {
+                CommandFault::Unusable(format!("--key: {err}: it is the text or file that keys checkpoint made"))
+            })
+        };
+        let keys = self.keys.iter().map(key).collect::<Result<_, _>>()?;
+        let covered_before = self.covered_within.map(|seconds| {
+            let span = i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+            Timestamp::from_micros(ambient().clock.now().micros().saturating_sub(span))
+        });
+        Ok(Some(CheckpointSource { folder, keys, covered_before }))
+    }
+}
+
+/// A report for a person.
+fn shown_report(report: &AuditReport) -> String {
+    let AuditReport { tenant, entries, payments, moved_out, .. } = report;
+    let head = shown(&report.head);
+    let mut lines = Vec::new();
+    if report.is_whole() {
+        lines.push(format!("the audit of {tenant} is whole: {entries} entries, head {head}"));
+    } else {
+        let breaks = u64::try_from(report.breaks.len()).unwrap_or(u64::MAX).saturating_add(report.more);
+        lines.push(format!("the audit of {tenant} is BROKEN in {breaks} places: {entries} entries, head {head}"));
+        lines.extend(report.breaks.iter().map(|found| format!("  {found}")));
+        if report.more > 0 {
+            lines.push(format!("  and {} more", report.more));
+        }
+    }
+    let gone = if *moved_out > 0 { format!("; {moved_out} ended ones are no longer stored") } else { String::new() };
+    lines.push(format!("  payments: {payments} compared with it{gone}"));
+    if let Some(covered) = &report.covered {
+        let signed = if covered.up_to > 0 {
+            format!("up to entry {} as signed at {}", covered.up_to, covered.signed_at)
+        } else {
+            "no entry".to_owned()
+        };
+        let cut = if covered.cut_off > 0 { format!("; {} cut-off writes", covered.cut_off) } else { String::new() };
+        let (read, after) = (covered.checkpoints, covered.uncovered);
+        lines.push(format!("  checkpoints: {read} agree and vouch for {signed}; {after} entries after it{cut}"));
+    }
+    lines.join("\n") + "\n"
+}
+
+/// Progress on a terminal.
+struct Ticker<'a> {
+    tenant: &'a str,
+    terminal: bool,
+    shown: Option<Instant>,
+    begun: Instant,
+}
+
+impl<'a> Ticker<'a> {
+    fn new(tenant: &'a str) -> Self {
+        Self { tenant, terminal: std::io::stderr().is_terminal(), shown: None, begun: Instant::now() }
+    }
+
+    fn show(&mut self, what: &str, count: u64) {
+        let last = self.shown.unwrap_or(self.begun);
+        if self.terminal && last.elapsed() >= EVERY {
+            self.shown = Some(Instant::now());
+            // That nobody sees it changes nothing.
+            let _ = write!(std::io::stderr(), "\r\x1b[K{}: {count} {what}", self.tenant);
+        }
+    }
+
+    fn clear(&self) {
+        if self.shown.is_some() {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
     }
 }

@@ -23,6 +23,7 @@ impl Config {
         self.check_auth()?;
         self.check_peers()?;
         self.webhooks.check()?;
+        self.audit.check()?;
         self.check_payments()?;
         self.check_numbers()?;
         self.check_spans()?;

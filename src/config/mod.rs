@@ -1,5 +1,6 @@
 //! Configuration: one commented file that is the default, a file over it, the environment over both.
 
+mod audit;
 mod check;
 mod layers;
 mod secrets;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 use serde::Deserialize;
 
+pub use audit::Audit;
 pub use secrets::whsecs;
 pub use webhooks::{Webhooks, whsec};
 
@@ -43,6 +45,7 @@ pub struct Config {
     pub signer: Signer,
     pub rail: Rail,
     pub webhooks: Webhooks,
+    pub audit: Audit,
     pub context: Context,
     pub telemetry: Telemetry,
 }

@@ -56,9 +56,11 @@ impl Journal {
     async fn new_round(&self, mut tx: Tx, payment: Payment, policy: Box<ApprovalPolicy>) -> Result<Payment, Refusal> {
         let terms = Terms { policy: (*policy).clone(), ..payment.terms.clone() };
         let (document, digest) = document(&terms, payment.round.saturating_add(1), &self.rules.audience)?;
-        let event = Event::QuorumLost { reason: "quorum_no_longer_holds".to_owned(), policy, document, digest };
+        let reason = "quorum_no_longer_holds".to_owned();
+        let event = Event::QuorumLost { reason, policy, document: document.clone(), digest };
         let actor = self.worker_actor();
-        let applied = self.change(&mut tx, &payment, event, Act::new(&actor, "execution.quorum_lost")).await?;
+        let applied =
+            self.change(&mut tx, &payment, event, Act::new(&actor, "execution.quorum_lost").with(document)).await?;
         self.insert_challenges(&mut tx, &applied.payment).await?;
         tx.commit().await?;
         self.announce(&applied);

@@ -337,3 +337,17 @@ pub trait WebhookPort: Send + Sync + fmt::Debug {
     /// Sends an event to its target: one attempt, one request.
     fn post<'a>(&'a self, posting: &'a Posting) -> BoxFuture<'a, Delivery>;
 }
+
+/// Why a sink did not take a checkpoint, in words that may be shown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SinkTrouble(pub String);
+
+/// Where checkpoints of the audit go: a place that the database's owner does not own.
+pub trait CheckpointPort: Send + Sync + fmt::Debug {
+    /// The last note kept for a tenant; `None` where there is none, or the sink can't be asked.
+    fn last<'a>(&'a self, tenant: &'a str) -> BoxFuture<'a, Result<Option<String>, SinkTrouble>>;
+
+    /// Keeps a note: when this returns, it is there to stay. The same note twice is harmless.
+    fn store<'a>(&'a self, tenant: &'a str, note: &'a str) -> BoxFuture<'a, Result<(), SinkTrouble>>;
+}

@@ -53,6 +53,12 @@ pub struct Link {
 /// Chains `facts` behind `previous`.
 pub fn link(previous: &str, facts: &AuditFacts) -> Result<Link, serde_json::Error> {
     let canonical = jcs(facts)?;
+    let chain = chained(previous, &canonical);
+    Ok(Link { canonical, chain })
+}
+
+/// The chain value after an entry whose canonical text is `canonical`.
+pub fn chained(previous: &str, canonical: &str) -> String {
     let mut leaf = Sha256::new();
     leaf.update([0]);
     leaf.update(canonical.as_bytes());
@@ -61,5 +67,5 @@ pub fn link(previous: &str, facts: &AuditFacts) -> Result<Link, serde_json::Erro
     // A previous value that is not base64url is nobody's chain value; hashed as text it matches nothing.
     node.update(from_b64url(previous).unwrap_or_else(|| previous.as_bytes().to_vec()));
     node.update(leaf.finalize());
-    Ok(Link { canonical, chain: b64url(node.finalize()) })
+    b64url(node.finalize())
 }

@@ -51,7 +51,21 @@ impl PublicKey {
     /// Reads the raw 32 bytes in base64url, the form the key registry keeps.
     pub fn from_b64url(text: &str) -> Result<Self, ProofFault> {
         let bytes: [u8; 32] = from_b64url(text).and_then(|b| b.try_into().ok()).ok_or(ProofFault::Key)?;
-        VerifyingKey::from_bytes(&bytes).map(Self).map_err(|_| ProofFault::Key)
+        Self::from_bytes(&bytes)
+    }
+
+    /// The raw 32 bytes.
+    pub(super) fn to_bytes(&self) -> [u8; 32] {
+        self.0.to_bytes()
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8; 32]) -> Result<Self, ProofFault> {
+        VerifyingKey::from_bytes(bytes).map(Self).map_err(|_| ProofFault::Key)
+    }
+
+    /// Checks a bare signature over `bytes`. Strict (RFC 8032 §8.9).
+    pub(super) fn verify(&self, bytes: &[u8], signature: &[u8; 64]) -> Result<(), ProofFault> {
+        self.0.verify_strict(bytes, &Signature::from_bytes(signature)).map_err(|_| ProofFault::Signature)
     }
 
     /// The raw 32 bytes in base64url.
@@ -65,7 +79,7 @@ impl PublicKey {
     }
 }
 
-/// A signer's private key. Never in the gateway.
+/// A private key. No signer's is ever in the gateway.
 #[derive(Clone)]
 pub struct SigningKey(ed25519_dalek::SigningKey);
 
@@ -86,6 +100,15 @@ impl SigningKey {
         let plain = KeypairBytes { secret_key: self.0.to_bytes(), public_key: None };
         let pem = plain.to_pkcs8_pem(LineEnding::LF).map_err(|_| ProofFault::Key)?;
         Ok(pem.as_str().to_owned())
+    }
+
+    pub(super) fn seed(&self) -> [u8; 32] {
+        self.0.to_bytes()
+    }
+
+    /// A bare signature over `bytes`.
+    pub(super) fn sign(&self, bytes: &[u8]) -> [u8; 64] {
+        self.0.sign(bytes).to_bytes()
     }
 
     /// The public half.

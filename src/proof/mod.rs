@@ -7,10 +7,16 @@ mod canonical;
 mod chain;
 mod decision;
 mod jws;
+mod ledger;
+mod note;
 mod payload;
+mod walk;
 
 pub use canonical::{b64url, from_b64url, jcs, sha256_hex, tagged_digest};
-pub use chain::{AuditFacts, GENESIS, Link, link};
+pub use chain::{AuditFacts, GENESIS, Link, chained, link};
 pub use decision::{Challenge, DecisionDocument, decision_digest};
 pub use jws::{ProofFault, PublicKey, SigningKey, claimed_key_id, key_id_of, sign_detached, verify_detached};
+pub use ledger::{CLOSING, Piece, Pieces, last_note};
+pub use note::{Checkpoint, NoteFault, NoteSigner, NoteVerifier};
 pub use payload::{PaymentDocument, compare_code, payment_digest};
+pub use walk::{AuditLine, Flaw, FlawKind, Walk, shown};

@@ -25,6 +25,9 @@ pub struct Metrics {
     work_parked: Counter<u64>,
     work_overdue: Gauge<f64>,
     invariants: Counter<u64>,
+    checkpoints: Counter<u64>,
+    checkpoint_age: Gauge<f64>,
+    checkpoint_lag: Gauge<f64>,
 }
 
 /// One MCP request, as its duration is counted.
@@ -90,6 +93,20 @@ impl Metrics {
             invariants: meter
                 .u64_counter("countersign.invariants.broken")
                 .with_description("Changes and rows refused because an invariant would not hold")
+                .build(),
+            checkpoints: meter
+                .u64_counter("countersign.audit.checkpoints")
+                .with_description("Checkpoints of audit chains, by outcome")
+                .build(),
+            checkpoint_age: meter
+                .f64_gauge("countersign.audit.checkpoint.age")
+                .with_unit("s")
+                .with_description("How old the newest checkpoint is, whether or not there was anything to cover since")
+                .build(),
+            checkpoint_lag: meter
+                .f64_gauge("countersign.audit.checkpoint.lag")
+                .with_unit("s")
+                .with_description("How long there have been audit entries that no checkpoint covers")
                 .build(),
         }
     }
@@ -167,6 +184,17 @@ impl Metrics {
         self.invariants.add(1, &[KeyValue::new("invariant", invariant)]);
     }
 
+    /// Counts a checkpoint of an audit chain.
+    pub fn checkpoint(&self, outcome: &'static str) {
+        self.checkpoints.add(1, &[KeyValue::new("outcome", outcome)]);
+    }
+
+    /// How old the newest checkpoint is, and for how long something has not been covered by one.
+    pub fn checkpoint_age(&self, age: Duration, lag: Duration) {
+        self.checkpoint_age.record(age.as_secs_f64(), &[]);
+        self.checkpoint_lag.record(lag.as_secs_f64(), &[]);
+    }
+
     /// Counts a request without a valid token.
     pub fn auth_refusal(&self, reason: &'static str) {
         self.refusals.add(1, &[KeyValue::new("reason", reason)]);
@@ -203,6 +231,8 @@ mod tests {
         metrics.work_parked("internal");
         metrics.work_overdue(Duration::from_secs(3));
         metrics.invariant_broken("I3");
+        metrics.checkpoint("written");
+        metrics.checkpoint_age(Duration::from_secs(1), Duration::ZERO);
         provider.force_flush().unwrap();
         let batches = memory.get_finished_metrics().unwrap();
         let all: Vec<_> = batches
@@ -223,6 +253,9 @@ mod tests {
             "countersign.work.parked",
             "countersign.work.overdue",
             "countersign.invariants.broken",
+            "countersign.audit.checkpoints",
+            "countersign.audit.checkpoint.age",
+            "countersign.audit.checkpoint.lag",
         ] {
             assert!(names.contains(&name), "{names:?}");
         }

@@ -12,6 +12,7 @@
     reason = "tests say what they expect by failing"
 )]
 
+mod audit;
 mod bad_input;
 mod bench_journal;
 mod desk_audit;

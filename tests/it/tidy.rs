@@ -238,6 +238,26 @@ fn the_page_of_settings_is_the_default_file() {
 }
 
 #[test]
+fn the_page_of_metrics_is_what_the_code_counts() {
+    let code = read("src/telemetry/metrics.rs");
+    let code = shipped(&code).collect::<Vec<_>>().join(" ");
+    let instruments = ["_counter(", "_gauge(", "_histogram("];
+    let mut counted: Vec<&str> = instruments
+        .iter()
+        .flat_map(|kind| code.split(kind).skip(1))
+        .filter_map(|rest| rest.strip_prefix('"')?.split('"').next())
+        .collect();
+    counted.sort_unstable();
+    let page = read("docs/telemetry.md");
+    let rows = rows(&page);
+    let mut told: Vec<&str> =
+        rows.iter().filter(|(heading, _)| heading == "Metrics").map(|(_, cells)| cells[0].as_str()).collect();
+    told.sort_unstable();
+    assert!(told.len() > 5, "{told:?}");
+    assert_eq!(told, counted, "docs/telemetry.md against src/telemetry/metrics.rs");
+}
+
+#[test]
 fn nothing_tracked_names_the_machine_it_was_made_on() {
     const CRATES: &str = "registry+https://github.com/rust-lang/crates.io-index";
     for path in files().into_iter().filter(|path| path != "tests/it/tidy.rs") {

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::super::serve::ConfigFile;
 use super::super::{CommandFault, ambient, failed};
-use crate::app::{Ambient, WaysOut, open_existing, read_policy, ways_out};
+use crate::adapters::CheckpointSink;
+use crate::app::{Ambient, WaysOut, checkpoint_key, open_existing, read_policy, ways_out};
 use crate::config::Config;
 use crate::http::auth::{KeySource, Verifier};
 use crate::journal::ports::{Answer, RailPort as _, SignerPort as _};
@@ -76,7 +77,10 @@ impl Deployment {
                     json!({"dependency": row.dependency, "result": result, "reason": reason, "breaker": row.breaker})
                 })
                 .collect();
-            println!("{}", json!({"ok": good, "dependencies": dependencies, "config": shown}));
+            let checkpoints = if config.audit.is_on() { "on" } else { "off" };
+            let told =
+                json!({"ok": good, "dependencies": dependencies, "audit_checkpoints": checkpoints, "config": shown});
+            println!("{told}");
         } else {
             println!("{shown}");
             for row in &rows {
@@ -84,6 +88,9 @@ impl Deployment {
                 let reason = reason.map(|why| format!(": {why}")).unwrap_or_default();
                 let breaker = row.breaker.map(|word| format!(" (breaker {word})")).unwrap_or_default();
                 println!("{result:<8}{}{reason}{breaker}", row.dependency);
+            }
+            if !config.audit.is_on() {
+                println!("off     audit checkpoints: an audit rewritten as a whole would not be noticed; see [audit]");
             }
         }
         if good { Ok(()) } else { Err(failed("not every dependency answers")) }
@@ -109,6 +116,9 @@ async fn rows(config: &Config, ambient: &Ambient, ways_out: &WaysOut) -> Vec<Row
     rows.extend(database);
     rows.push(Row { breaker: Some(signer.breaker()), ..Row::new("signer service", told(signed)) });
     rows.push(Row { breaker: Some(rail.breaker()), ..Row::new("rail", told(paid)) });
+    if config.audit.is_on() {
+        rows.push(Row::new("audit checkpoints", audit_sink(config)));
+    }
     rows.extend(hooks.into_iter().map(|(url, verdict)| Row::new(format!("webhook target {url}"), verdict)));
     let otlp = otlp.unwrap_or_else(|_| Some(Err("no answer in time".to_owned())));
     rows.extend(otlp.map(|verdict| Row::new("OTLP endpoint", verdict)));
@@ -121,6 +131,13 @@ fn told(answer: Result<Answer<()>, tokio::time::error::Elapsed>) -> Result<(), S
         Ok(Err(trouble)) => Err(trouble.to_string()),
         Err(_) => Err("no answer in time".to_owned()),
     }
+}
+
+/// Whether checkpoints can be signed, and where they go takes one.
+fn audit_sink(config: &Config) -> Result<(), String> {
+    checkpoint_key(config).map_err(|fault| fault.to_string())?;
+    let sink = CheckpointSink::from_config(config).map_err(|fault| fault.to_string())?;
+    sink.probe().map_err(|trouble| trouble.to_string())
 }
 
 async fn token_keys(config: &Config, ambient: &Ambient) -> Result<(), String> {

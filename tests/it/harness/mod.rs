@@ -2,6 +2,7 @@
 
 pub(crate) mod app;
 pub(crate) mod database;
+pub(crate) mod folder;
 pub(crate) mod idle;
 mod invariants;
 pub(crate) mod json_schema;

@@ -1,0 +1,116 @@
+//! Whether an execution had its quorum when its intent was written, or the word of two people.
+
+use std::collections::BTreeSet;
+
+use super::super::decide::votes;
+use super::payments::{Case, pinned_key};
+use super::{Break, BreakKind};
+use crate::domain::{Payment, Standing, Timestamp, evaluate};
+use crate::proof::{AuditFacts, DecisionDocument, verify_detached};
+use crate::store::StoredDecision;
+
+/// How much older than the intent a revocation must be to void a decision: one that was under way while
+/// the intent was written may stand before it in the chain.
+const UNDER_WAY_MICROS: i64 = 60_000_000;
+
+/// What an execution rests on.
+pub(super) fn approvals(case: &Case<'_>) -> Vec<Break> {
+    let mut breaks = Vec::new();
+    let intended = case.history.iter().find(|facts| facts.event == "rail.execute.intended");
+    if let Some(intended) = intended {
+        breaks.extend(quorum(case, intended));
+    }
+    let ended = |facts: &&AuditFacts| !facts.version.is_empty() && facts.to == "EXECUTED" && facts.from != "EXECUTED";
+    let Some(executed) = case.history.iter().find(ended) else { return breaks };
+    if executed.event == "attest_executed.second" {
+        breaks.extend(two_people(case, executed));
+    } else if intended.is_none_or(|intended| position(intended) > position(executed)) {
+        let expected = "an intent before it was executed";
+        breaks.push(case.broken(BreakKind::ExecutionUnapproved, Some(executed), expected, "none"));
+    }
+    breaks
+}
+
+/// The decisions counted before the intent complete the payment's own rule, each verified anew.
+fn quorum(case: &Case<'_>, intended: &AuditFacts) -> Vec<Break> {
+    let Some(payment) = case.payment else { return told_only(case, intended) };
+    let at: i64 = intended.version.parse().unwrap_or(0);
+    let mut breaks = Vec::new();
+    let mut standing = Vec::new();
+    for decision in case.decisions.iter().filter(|decision| decision.round == payment.round) {
+        let decision = &decision.decision;
+        if decision.payment_version == 0 || decision.payment_version >= at {
+            continue;
+        }
+        match doubt(case, payment, intended, decision) {
+            None => standing.push(decision.clone()),
+            Some(why) => {
+                let version = decision.payment_version.to_string();
+                let entry = case.history.iter().find(|facts| facts.version == version);
+                let expected = format!("a decision of {} that verifies", decision.signer_id);
+                breaks.push(case.broken(BreakKind::DecisionInvalid, entry, expected, why));
+            }
+        }
+    }
+    let rule = &payment.terms.policy;
+    if !matches!(evaluate(rule, &payment.terms, &votes(&standing)), Standing::Complete { .. }) {
+        let people: Vec<&str> = standing.iter().map(|decision| decision.signer_id.as_str()).collect();
+        let expected = format!("approvals of {} before its intent", rule.required_text());
+        let found = format!("valid decisions of {people:?}");
+        breaks.push(case.broken(BreakKind::ExecutionUnapproved, Some(intended), expected, found));
+    }
+    breaks
+}
+
+/// Of a payment that is no longer stored, that somebody approved it is all that can be seen.
+fn told_only(case: &Case<'_>, intended: &AuditFacts) -> Vec<Break> {
+    let approved =
+        case.history.iter().any(|facts| facts.event == "decision.approve" && position(facts) < position(intended));
+    if approved {
+        return Vec::new();
+    }
+    vec![case.broken(BreakKind::ExecutionUnapproved, Some(intended), "an approval before its intent", "none")]
+}
+
+/// Why a decision does not count, if it does not.
+fn doubt(case: &Case<'_>, payment: &Payment, intended: &AuditFacts, decision: &StoredDecision) -> Option<&'static str> {
+    let name = format!("{} {}", decision.signer_id, decision.key_id);
+    let Some(key) = pinned_key(case, &name) else { return Some("no pinned key of that name") };
+    let same = DecisionDocument::parse(&decision.document).is_some_and(|document| {
+        document.payment_digest == payment.digest
+            && document.signer_id == decision.signer_id
+            && document.decision == decision.choice
+    });
+    if !same {
+        return Some("a document about something else");
+    }
+    if verify_detached(&key, &decision.key_id, &decision.document, &decision.jws).is_err() {
+        return Some("a signature that does not verify");
+    }
+    let when = |text: &str| Timestamp::parse_rfc3339(text).map(Timestamp::micros);
+    let revoked = case.keys.get(&name).and_then(|history| when(&history.revoked_at));
+    let begun = when(&intended.ts).unwrap_or(i64::MAX).saturating_sub(UNDER_WAY_MICROS);
+    revoked.is_some_and(|revoked| revoked < begun).then_some("a key that had been revoked")
+}
+
+/// Two different people said that the money moved, with one reference.
+fn two_people(case: &Case<'_>, executed: &AuditFacts) -> Vec<Break> {
+    let first = case.history.iter().any(|facts| {
+        facts.event == "attest_executed.first" && facts.actor != executed.actor && position(facts) < position(executed)
+    });
+    let agreed = |word: &crate::store::AttestedPayment| {
+        let others =
+            case.words.iter().filter(|other| other.episode == word.episode && other.reference == word.reference);
+        others.map(|other| other.person.as_str()).collect::<BTreeSet<_>>().len() > 1
+    };
+    // What is no longer stored is told by the chain alone.
+    if first && (case.payment.is_none() || case.words.iter().any(agreed)) {
+        return Vec::new();
+    }
+    let expected = "the words of two people that agree";
+    vec![case.broken(BreakKind::ExecutionUnapproved, Some(executed), expected, "fewer")]
+}
+
+fn position(facts: &AuditFacts) -> i64 {
+    facts.seq.parse().unwrap_or(i64::MAX)
+}

@@ -1,0 +1,175 @@
+//! How fast audited changes commit, beside what the engine itself can do. `just bench-audit` runs it.
+//!
+//! In one run, on each engine, with 1, 8 and 32 writers: transactions that only append an audit entry,
+//! all to one tenant's chain or spread over eight; and bare transactions of an insert and an update, each
+//! writer on rows of its own. The cells take turns, several rounds; the median counts. PostgreSQL runs with
+//! `fsync` on here.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use countersign::ambient::SystemClock;
+use countersign::store::{AuditNote, Store};
+use sqlx::postgres::PgPoolOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{PgPool, SqlitePool};
+
+use crate::harness::database::{TestDatabase, TestEngine, engines};
+
+const WRITERS: [usize; 3] = [1, 8, 32];
+const ROUNDS: usize = 3;
+const EACH: Duration = Duration::from_secs(2);
+
+/// What a cell of the table does.
+#[derive(Debug, Clone, Copy)]
+enum Load {
+    /// Audit entries, spread over so many tenants.
+    Audited(usize),
+    /// An insert and an update.
+    Bare,
+}
+
+/// The engine without the store.
+#[derive(Debug, Clone)]
+enum Plain {
+    Lite(SqlitePool),
+    Pg(PgPool),
+}
+
+impl Plain {
+    async fn open(db: &TestDatabase) -> Self {
+        let tables = "CREATE TABLE bench_rows (id BIGINT PRIMARY KEY, n BIGINT NOT NULL); \
+             CREATE TABLE bench_log (id BIGINT NOT NULL, n BIGINT NOT NULL, text TEXT NOT NULL)";
+        let mut raw = db.raw().await;
+        raw.execute(tables).await.unwrap();
+        for id in 0..WRITERS[2] {
+            raw.execute(&format!("INSERT INTO bench_rows VALUES ({id}, 0)")).await.unwrap();
+        }
+        match db.engine() {
+            TestEngine::Sqlite => {
+                let options: SqliteConnectOptions = db.url().parse().unwrap();
+                let options = options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
+                let options = options.busy_timeout(Duration::from_secs(20));
+                Self::Lite(SqlitePoolOptions::new().max_connections(1).connect_with(options).await.unwrap())
+            }
+            TestEngine::Postgres => Self::Pg(PgPoolOptions::new().max_connections(32).connect(db.url()).await.unwrap()),
+        }
+    }
+
+    async fn commit(&self, writer: i64, n: i64) {
+        const INSERT: &str =
+            "INSERT INTO bench_log VALUES ($1, $2, 'a text about as long as what an entry is made of')";
+        const UPDATE: &str = "UPDATE bench_rows SET n = $2 WHERE id = $1";
+        match self {
+            Self::Lite(pool) => {
+                let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+                sqlx::query(INSERT).bind(writer).bind(n).execute(&mut *tx).await.unwrap();
+                sqlx::query(UPDATE).bind(writer).bind(n).execute(&mut *tx).await.unwrap();
+                tx.commit().await.unwrap();
+            }
+            Self::Pg(pool) => {
+                let mut tx = pool.begin().await.unwrap();
+                sqlx::query(INSERT).bind(writer).bind(n).execute(&mut *tx).await.unwrap();
+                sqlx::query(UPDATE).bind(writer).bind(n).execute(&mut *tx).await.unwrap();
+                tx.commit().await.unwrap();
+            }
+        }
+    }
+}
+
+async fn audited(store: &Store, tenant: usize) {
+    let mut tx = store.begin().await.unwrap();
+    tx.audit(AuditNote {
+        tenant: format!("tenant-{tenant}"),
+        payment_id: "pay_01KDYYZZ8800000000000000007".to_owned(),
+        version: 1,
+        node: "node-1".to_owned(),
+        actor: "agent:agent-1".to_owned(),
+        event: "payment.created".to_owned(),
+        to: "CREATED".to_owned(),
+        details: "a document".to_owned(),
+        ..AuditNote::default()
+    });
+    tx.commit().await.unwrap();
+}
+
+/// Commits a second.
+async fn rate(store: &Store, plain: &Plain, load: Load, writers: usize) -> f64 {
+    let count = Arc::new(AtomicU64::new(0));
+    let begun = Instant::now();
+    let work = (0..writers).map(|writer| {
+        let (store, plain, count) = (store.clone(), plain.clone(), Arc::clone(&count));
+        tokio::spawn(async move {
+            while begun.elapsed() < EACH {
+                match load {
+                    Load::Audited(tenants) => audited(&store, writer % tenants).await,
+                    Load::Bare => plain.commit(i64::try_from(writer).unwrap(), 1).await,
+                }
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+    });
+    for done in futures::future::join_all(work).await {
+        done.unwrap();
+    }
+    f64::from(u32::try_from(count.load(Ordering::Relaxed)).unwrap()) / begun.elapsed().as_secs_f64()
+}
+
+fn median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}
+
+/// Durable commits on the cluster that the harness started; a server of someone else's is left as it is.
+async fn durable(db: &TestDatabase, on: bool) -> String {
+    if db.engine() == TestEngine::Sqlite {
+        return "synchronous=FULL".to_owned();
+    }
+    let mut raw = db.raw().await;
+    if std::env::var_os("COUNTERSIGN_TEST_POSTGRES").is_none() {
+        let word = if on { "on" } else { "off" };
+        raw.execute(&format!("ALTER SYSTEM SET fsync = {word}")).await.unwrap();
+        raw.execute("SELECT pg_reload_conf()").await.unwrap();
+        while raw.texts("SHOW fsync").await != [word] {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    format!("fsync={}", raw.texts("SHOW fsync").await[0])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a benchmark, of minutes: just bench-audit"]
+async fn how_fast_audited_changes_commit() {
+    let mut table = String::from(
+        "| engine | writers | one tenant, commits/s | eight tenants | bare | one to eight | eight to bare |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+    );
+    let mut notes = Vec::new();
+    for engine in engines() {
+        let db = TestDatabase::new(engine).await;
+        let store = Store::open(db.url(), 32, Duration::from_secs(20), Arc::new(SystemClock)).await.unwrap();
+        let plain = Plain::open(&db).await;
+        notes.push(format!("{engine}: {}", durable(&db, true).await));
+        let loads = [Load::Audited(1), Load::Audited(8), Load::Bare];
+        for writers in WRITERS {
+            let mut rates = [const { Vec::new() }; 3];
+            for _ in 0..ROUNDS {
+                for (cell, load) in rates.iter_mut().zip(loads) {
+                    cell.push(rate(&store, &plain, load, writers).await);
+                }
+            }
+            let [one, eight, bare] = rates.map(median);
+            let (spread, cost) = (100.0 * one / eight, 100.0 * eight / bare);
+            writeln!(
+                table,
+                "| {engine} | {writers} | {one:.0} | {eight:.0} | {bare:.0} | {spread:.0} % | {cost:.0} % |"
+            )
+            .unwrap();
+        }
+        durable(&db, false).await;
+        store.close().await;
+    }
+    println!("\n{table}\n{}; {ROUNDS} rounds of {EACH:?}, the median", notes.join(", "));
+}

@@ -1,0 +1,191 @@
+//! Ways to tamper with what is stored, and what must be found of each.
+
+use countersign::journal::verify::BreakKind as K;
+
+use super::story::Story;
+
+/// A statement, and what must be found after it: what, at which entry, of which payment.
+pub(super) struct Way {
+    pub(super) what: &'static str,
+    pub(super) sql: String,
+    pub(super) finds: Vec<(K, Option<i64>, String)>,
+}
+
+fn way<const N: usize>(what: &'static str, sql: impl Into<String>, finds: [(K, i64, &str); N]) -> Way {
+    let finds = finds.into_iter().map(|(kind, seq, payment)| (kind, (seq > 0).then_some(seq), payment.to_owned()));
+    Way { what, sql: sql.into(), finds: finds.collect() }
+}
+
+/// An entry's text with one part in another's place.
+fn edit(seq: i64, from: &str, to: &str) -> String {
+    format!("UPDATE audit_entries SET canonical = REPLACE(canonical, '{from}', '{to}') WHERE seq = {seq}")
+}
+
+/// Above every position there is.
+const FAR: i64 = 1_000_000;
+
+/// All entries after `from` moved.
+fn shift(from: i64, by: i64) -> String {
+    format!(
+        "UPDATE audit_entries SET seq = seq + {FAR} WHERE seq > {from}; \
+         UPDATE audit_entries SET seq = seq - {FAR} + ({by}) WHERE seq > {FAR}"
+    )
+}
+
+fn swap(one: i64, two: i64) -> String {
+    let moved = |to: i64, from: i64| format!("UPDATE audit_entries SET seq = {to} WHERE seq = {from}");
+    format!("{}; {}; {}", moved(FAR, one), moved(one, two), moved(two, FAR))
+}
+
+/// The entry `of` once more, at another position.
+fn copy(seq: i64, of: i64) -> String {
+    format!(
+        "INSERT INTO audit_entries SELECT tenant, {seq}, payment_id, event, canonical, 'x', chain, written_at \
+         FROM audit_entries WHERE seq = {of}"
+    )
+}
+
+fn delete(seq: i64) -> String {
+    format!("DELETE FROM audit_entries WHERE seq = {seq}")
+}
+
+/// With the chain and its head.
+pub(super) fn with_the_chain(story: &Story) -> Vec<Way> {
+    let (paid, open, by_hand) = (story.paid.as_str(), story.open.as_str(), story.by_hand.as_str());
+    let created = story.seq(paid, "payment.created");
+    let approved = story.seq(paid, "decision.approve");
+    let attested = story.seq(by_hand, "attest_executed.second");
+    let (last, after) = (story.entries(), approved + 1);
+    let at = |seq: i64| story.of(seq);
+    vec![
+        way("an edited text", edit(created, "agent:agent-1", "agent:agent-9"), [(K::EntryEdited, created, paid)]),
+        way(
+            "a text that is no entry",
+            format!("UPDATE audit_entries SET canonical = '{{}}' WHERE seq = {created}"),
+            [(K::EntryUnreadable, created, paid), (K::EntryEdited, created, paid)],
+        ),
+        way(
+            "a text spelled otherwise",
+            edit(created, "\"from\":", "\"from\": "),
+            [(K::EntryUnreadable, created, paid)],
+        ),
+        way("a deleted entry", delete(approved), [(K::EntryMissing, approved, ""), (K::DecisionUnaudited, 0, paid)]),
+        way(
+            "a deleted entry, the gap closed",
+            format!("{}; {}", delete(approved), shift(approved, -1)),
+            [(K::EntryUnlinked, approved, at(after)), (K::EntryMisplaced, approved, at(after))],
+        ),
+        way(
+            "two at once",
+            format!("{}; {}", delete(approved), edit(attested, "operator-2", "operator-3")),
+            [(K::EntryMissing, approved, ""), (K::EntryEdited, attested, by_hand)],
+        ),
+        way(
+            "an inserted entry",
+            format!("{}; {}", shift(approved, 1), copy(after, created)),
+            [
+                (K::EntryMisplaced, after, paid),
+                (K::EntryUnlinked, after, paid),
+                (K::EntryUnlinked, after + 1, at(after)),
+            ],
+        ),
+        way("an entry after the head", copy(last + 1, created), [(K::HeadDisagrees, last + 1, "")]),
+        way(
+            "two entries in each other's place",
+            swap(approved, after),
+            [(K::EntryMisplaced, approved, at(after)), (K::EntryMisplaced, after, paid)],
+        ),
+        way("a cut tail", format!("DELETE FROM audit_entries WHERE seq > {}", last - 2), [(K::TailCut, last - 1, "")]),
+        way(
+            "another head",
+            "UPDATE audit_heads SET chain = previous FROM audit_entries e WHERE e.seq = 2",
+            [(K::HeadDisagrees, last, at(last))],
+        ),
+        way("no head", "DELETE FROM audit_heads", [(K::HeadDisagrees, last, "")]),
+        way(
+            "an entry filed elsewhere",
+            format!("UPDATE audit_entries SET payment_id = '{open}' WHERE seq = {approved}"),
+            [(K::EntryMisfiled, approved, open), (K::DecisionUnaudited, 0, paid)],
+        ),
+        way(
+            "another time",
+            format!("UPDATE audit_entries SET written_at = written_at - 60000000 WHERE seq = {approved}"),
+            [(K::EntryMisfiled, approved, paid)],
+        ),
+    ]
+}
+
+/// With payments.
+pub(super) fn with_payments(story: &Story) -> Vec<Way> {
+    let (paid, open) = (story.paid.as_str(), story.open.as_str());
+    let created = story.seq(paid, "payment.created");
+    let notified = story.seq(open, "signer.notify.done");
+    let set = |what: &str, payment: &str| format!("UPDATE payments SET {what} WHERE payment_id = '{payment}'");
+    let laxer = "policy = REPLACE(policy, '\"finance-2\"', '\"finance-9\"')";
+    vec![
+        way("another status", set("status = 'NEED_MANUAL'", open), [(K::StatusDisagrees, notified, open)]),
+        way("another version", set("version = version + 1", open), [(K::VersionsIncomplete, notified, open)]),
+        way("another amount", set("amount_minor = amount_minor + 1", paid), [(K::TermsDisagree, created, paid)]),
+        way("another payee", set("payee_account = 'mallory'", paid), [(K::TermsDisagree, created, paid)]),
+        way("a laxer rule", set(laxer, paid), [(K::TermsDisagree, created, paid)]),
+        way("a rule that can't be read", set("policy = 'x'", open), [(K::PaymentUnreadable, 0, open)]),
+        way(
+            "a deleted open payment",
+            format!("DELETE FROM payments WHERE payment_id = '{open}'"),
+            [(K::PaymentMissing, notified, open)],
+        ),
+    ]
+}
+
+/// With decisions, keys and people's words.
+pub(super) fn with_approvals(story: &Story) -> Vec<Way> {
+    let (paid, rejected, by_hand) = (story.paid.as_str(), story.rejected.as_str(), story.by_hand.as_str());
+    let approved = story.seq(paid, "decision.approve");
+    let intended = story.seq(paid, "rail.execute.intended");
+    let attested = story.seq(by_hand, "attest_executed.second");
+    let enrolled = story.facts.iter().position(|facts| facts.reason.starts_with("finance-1 ")).unwrap();
+    let enrolled = i64::try_from(enrolled).unwrap() + 1;
+    let theirs = format!("payment_id = '{paid}' AND signer_id = 'finance-1'");
+    let void = [(K::DecisionInvalid, approved, paid), (K::ExecutionUnapproved, intended, paid)];
+    vec![
+        way(
+            "a deleted decision",
+            format!("DELETE FROM decisions WHERE {theirs}"),
+            [(K::DecisionMissing, approved, paid), (K::ExecutionUnapproved, intended, paid)],
+        ),
+        way(
+            "a decision nobody gave",
+            format!(
+                "INSERT INTO decisions (decision_id, payment_id, round, signer_id, key_id, choice, reason, document, digest, \
+                 jws, via, decided_at, payment_version) SELECT 'dec_x', payment_id, round, 'finance-3', key_id, choice, \
+                 reason, document, digest, jws, via, decided_at, payment_version FROM decisions WHERE {theirs}"
+            ),
+            [(K::DecisionUnaudited, 0, paid), (K::DecisionInvalid, approved, paid)],
+        ),
+        way(
+            "someone else's signature",
+            format!(
+                "UPDATE decisions SET jws = (SELECT d.jws FROM decisions d WHERE d.signer_id = 'finance-2') WHERE {theirs}"
+            ),
+            void,
+        ),
+        way(
+            "a signature over another payment",
+            format!(
+                "UPDATE decisions SET document = (SELECT d.document FROM decisions d WHERE d.payment_id = '{rejected}'), \
+                 jws = (SELECT d.jws FROM decisions d WHERE d.payment_id = '{rejected}') WHERE {theirs}"
+            ),
+            void,
+        ),
+        way(
+            "another pinned key",
+            "UPDATE signer_keys SET public_key = 'AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8' WHERE signer_id = 'finance-1'",
+            [(K::KeyUnaudited, enrolled, ""), (K::DecisionInvalid, approved, paid)],
+        ),
+        way(
+            "one of two words",
+            format!("DELETE FROM attestations WHERE payment_id = '{by_hand}' AND person = 'operator-1'"),
+            [(K::ExecutionUnapproved, attested, by_hand)],
+        ),
+    ]
+}
