@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 
 use crate::harness::app::{App, CALLBACK_SECRET, ISSUER, RAIL_API_KEY, SIGNER_API_KEY, Wishes, each, each_with};
+use crate::harness::desk::{program, signal};
 use crate::harness::peer::{Peer, Weather};
 use crate::harness::rpc::{Answer, Rpc};
 
@@ -25,12 +26,8 @@ impl Other {
         drop(socket);
         let address = address.to_string();
         let drain = drain_ms.to_string();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("COUNTERSIGN")) {
-            command.env_remove(name);
-        }
         let url = secrecy::ExposeSecret::expose_secret(&app.config.database.url);
-        let child = command
+        let child = program()
             .arg("serve")
             .envs([
                 ("COUNTERSIGN__SERVER__LISTEN", address.as_str()),
@@ -47,10 +44,8 @@ impl Other {
                 ("COUNTERSIGN__RAIL__URL", &app.rail.url()),
                 ("COUNTERSIGN__RAIL__API_KEY", RAIL_API_KEY),
             ])
-            .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .kill_on_drop(true)
             .spawn()
             .unwrap();
         let rpc = Rpc::new(app.http.clone(), format!("http://{address}/mcp"));
@@ -74,9 +69,8 @@ impl Other {
         tokio::spawn(async move { rpc.call(&token, tool, arguments).await })
     }
 
-    async fn terminate(&self) -> Instant {
-        let pid = self.child.id().unwrap().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+    fn terminate(&self) -> Instant {
+        signal(&self.child, "TERM");
         Instant::now()
     }
 
@@ -115,7 +109,7 @@ async fn b22_told_to_stop_it_answers_the_calls_in_flight_records_outcomes_and_ex
         until("the signers are notified", async || app.signer.count("POST", "/notify") > asked).await;
         assert_eq!(app.payment("order-3").await.execution.phase.as_str(), "intended");
 
-        let stopped = other.terminate().await;
+        let stopped = other.terminate();
         until("new connections are refused", async || !other.connects().await).await;
         assert!(!notify.is_finished() && stopped.elapsed() < Duration::from_millis(2_500), "they are in flight");
         // Who waits for news is answered at once, with what there is.
@@ -145,7 +139,7 @@ async fn what_never_ends_holds_the_stop_no_longer_than_the_drain_and_is_recovere
         let (rpc, agent) = (other.rpc.clone(), app.agent());
         let cut = tokio::spawn(async move { rpc.call(&agent, "notify_signer", json!({"order_id": "order-2"})).await });
         until("the signers are notified", async || app.signer.count("POST", "/notify") > asked).await;
-        let stopped = other.terminate().await;
+        let stopped = other.terminate();
         let took = other.ended(stopped).await;
         assert!((600..2_500).contains(&took.as_millis()), "{took:?}");
         assert!(cut.await.is_err(), "that call got no answer");

@@ -147,6 +147,22 @@ impl Raw {
         self.column(sql, 0).await
     }
 
+    /// The first `columns` columns of a query, all of them texts.
+    pub(crate) async fn rows(&mut self, sql: &str, columns: usize) -> Vec<Vec<String>> {
+        let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
+        let all = 0..columns;
+        match self {
+            Self::Sqlite(link) => {
+                let rows = sql.fetch_all(link).await.unwrap();
+                rows.iter().map(|row| all.clone().map(|number| row.get(number)).collect()).collect()
+            }
+            Self::Postgres(link) => {
+                let rows = sql.fetch_all(link).await.unwrap();
+                rows.iter().map(|row| all.clone().map(|number| row.get(number)).collect()).collect()
+            }
+        }
+    }
+
     /// A text column of a query.
     pub(crate) async fn column(&mut self, sql: &str, number: usize) -> Vec<String> {
         let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));

@@ -2,8 +2,10 @@
 
 pub(crate) mod app;
 pub(crate) mod database;
-mod invariants;
+pub(crate) mod desk;
+mod folder;
 pub(crate) mod json_schema;
+pub(crate) mod judge;
 pub(crate) mod payments;
 pub(crate) mod peer;
 mod postgres;

@@ -125,16 +125,22 @@ impl Rpc {
 
     /// Posts these bytes.
     pub(crate) async fn post(&self, token: &str, body: impl Into<String>) -> Raw {
+        self.try_post(token, body.into()).await.unwrap()
+    }
+
+    /// Posts these bytes to one who may be gone.
+    async fn try_post(&self, token: &str, body: String) -> Result<Raw, reqwest::Error> {
         let mut headers = HeaderMap::new();
         for (name, value) in &self.headers {
             headers.append(name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap());
         }
-        let mut request = self.http.post(&self.url).headers(headers).body(body.into());
+        let mut request = self.http.post(&self.url).headers(headers).body(body);
         if !token.is_empty() {
             request = request.bearer_auth(token);
         }
-        let answer = request.send().await.unwrap();
-        Raw { status: answer.status().as_u16(), headers: answer.headers().clone(), text: answer.text().await.unwrap() }
+        let answer = request.send().await?;
+        let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+        Ok(Raw { status, headers, text: answer.text().await? })
     }
 
     /// One JSON-RPC request.
@@ -145,11 +151,13 @@ impl Rpc {
 
     /// Calls a tool with arguments as their source text.
     pub(crate) async fn call_text(&self, token: &str, tool: &str, arguments: &str) -> Raw {
-        let name = json!(tool);
-        let body = format!(
-            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":{name},"arguments":{arguments}}}}}"#
-        );
-        self.post(token, body).await
+        self.post(token, tool_call(tool, arguments)).await
+    }
+
+    /// Calls a tool of one who may be gone; `None` when no whole answer came, or one of HTTP's own.
+    pub(crate) async fn try_call(&self, token: &str, tool: &str, arguments: Value) -> Option<Answer> {
+        let raw = self.try_post(token, tool_call(tool, &arguments.to_string())).await.ok()?;
+        (raw.status == 200).then(|| raw.answer())
     }
 
     pub(crate) async fn call(&self, token: &str, tool: &str, arguments: Value) -> Answer {
@@ -162,4 +170,9 @@ impl Rpc {
         let tools = list["result"]["tools"].as_array().unwrap_or_else(|| panic!("no tools: {list}"));
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
+}
+
+fn tool_call(tool: &str, arguments: &str) -> String {
+    let name = json!(tool);
+    format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":{name},"arguments":{arguments}}}}}"#)
 }
