@@ -2,6 +2,7 @@
 
 use super::reading::{decision_bytes, signer_of};
 use super::{Act, Journal, RACES, Selector, lost_race};
+use crate::crash::{self, Point};
 use crate::domain::{
     Applied, ApprovalPolicy, Choice, Code, DecisionId, Event, Level, Payment, PaymentId, Policy, Principal, Reason,
     Refusal, SignerId, Standing, TenantId, Terms, Usage, Vote, apply, evaluate, is_requester,
@@ -170,7 +171,9 @@ impl Journal {
         if !tx.insert_decision(payment_id.as_str(), payment.round, via, &stored).await? {
             return Err(Refusal::new(Code::VersionConflict, "the same signer decided at the same moment"));
         }
+        crash::at(Point::DecideBeforeCommit);
         tx.commit().await?;
+        crash::at(Point::DecideAfterCommit);
         self.announce(&applied);
         Ok(Verdict { payment: applied.payment, replayed: false })
     }

@@ -5,6 +5,7 @@
 
 use super::reading::is_open;
 use super::{Act, Journal, lost_race};
+use crate::crash::{self, Point};
 use crate::domain::{Code, Event, Payment, Refusal, Stage};
 use crate::store::Lease;
 
@@ -39,7 +40,9 @@ impl Journal {
         let token = self.mint_token(&tx);
         let until = tx.now().plus(self.rules.timing.lease);
         let leases = tx.claim_due(&self.rules.node, &token, until, most).await?;
+        crash::at(Point::ClaimBeforeCommit);
         tx.commit().await?;
+        crash::at(Point::ClaimAfterCommit);
         Ok(leases)
     }
 

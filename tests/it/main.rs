@@ -13,6 +13,7 @@
 )]
 
 mod bad_input;
+mod crash_matrix;
 mod desk_audit;
 mod desk_hands;
 mod desk_keys;

@@ -113,6 +113,7 @@ async fn an_event_is_written_with_its_change_or_not_at_all() {
         let sink = Sink::new().await;
         assert_eq!(app.create("order-0").await.status(), "CREATED");
         assert_eq!(app.rows("outbox").await, 0, "nobody wants to know");
+        app.did.change_targets = true;
         tell(app, &[&sink]).await;
         let mut raw = app.db.raw().await;
         for (table, about) in [("audit_entries", "what fails after the event"), ("outbox", "the event itself")] {

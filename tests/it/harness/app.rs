@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::database::{TestDatabase, TestEngine, engines};
 use super::folder::Folder;
-use super::judge::{Sources, acquitted};
+use super::judge::{Did, Sources, acquitted};
 use super::peer::Peer;
 use super::rpc::{Answer, Rpc};
 pub(crate) use super::wishes::Wishes;
@@ -100,8 +100,7 @@ pub(crate) struct App {
     keys: BTreeMap<&'static str, SigningKey>,
     sandbox: Sandbox,
     running: Option<(CancellationToken, JoinHandle<()>)>,
-    /// Whether limits may have been others before.
-    changed_policy: bool,
+    pub(crate) did: Did,
     finished: bool,
     /// Dropped last: the services' files are in it.
     folder: Folder,
@@ -195,7 +194,7 @@ impl App {
             keys,
             sandbox,
             running: Some(running),
-            changed_policy: false,
+            did: Did::default(),
             finished: false,
             folder,
         }
@@ -255,7 +254,7 @@ impl App {
     /// From the next restart on, another policy.
     pub(crate) fn change_policy(&mut self, text: String) {
         self.wishes.policy = Some(text);
-        self.changed_policy = true;
+        self.did.change_policy = true;
     }
 
     // Tokens.
@@ -537,9 +536,10 @@ impl App {
             db: &self.db,
             rail: self.folder.join("rail.db"),
             signer: self.folder.join("signer.db"),
-            policy: (!self.changed_policy).then(|| parse_policy(self.policy()).unwrap()),
-            targets: Some(self.config.webhooks.targets.clone()),
+            policy: (!self.did.change_policy).then(|| parse_policy(self.policy()).unwrap()),
+            targets: (!self.did.change_targets).then(|| self.config.webhooks.targets.clone()),
             told: None,
+            strangers: self.did.others_at_the_peers,
         }
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod desk;
 mod folder;
 pub(crate) mod json_schema;
 pub(crate) mod judge;
+pub(crate) mod meddler;
 pub(crate) mod payments;
 pub(crate) mod peer;
 mod postgres;

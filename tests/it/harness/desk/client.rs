@@ -1,16 +1,20 @@
 //! Callers of a desk of processes: patient ones, since any process may be gone at any time.
+//!
+//! They are a value of their own, so that tasks can call while the test kills.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::ambient::{Clock as _, SystemClock};
 use countersign::domain::Role;
-use countersign::http::auth::Grant;
-use countersign::proof::{key_id_of, sign_detached};
+use countersign::http::auth::{Grant, Mint};
+use countersign::proof::{SigningKey, key_id_of, sign_detached};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::Desk;
 use crate::harness::app::{ISSUER, RAIL_API_KEY, SIGNER_API_KEY};
+use crate::harness::database::TestDatabase;
 use crate::harness::rpc::{Answer, Rpc};
 
 /// How long a caller repeats a call.
@@ -25,12 +29,23 @@ pub(crate) struct Unfinished {
     pub(crate) attention: String,
 }
 
-impl Desk {
+/// Agents, signers and operators of a desk, and whoever tells its services to misbehave.
+pub(crate) struct Callers {
+    pub(crate) db: Arc<TestDatabase>,
+    pub(crate) mint: Mint,
+    pub(crate) http: reqwest::Client,
+    pub(super) keys: BTreeMap<&'static str, SigningKey>,
+    pub(super) serves: Vec<String>,
+    pub(super) rail: String,
+    pub(super) signer: String,
+}
+
+impl Callers {
     /// A token of the default tenant, good for an hour.
     pub(crate) fn token(&self, subject: &str, role: Role) -> String {
         self.mint.token(&Grant {
             issuer: ISSUER,
-            audience: &format!("http://{}/mcp", self.at.serves[0]),
+            audience: &format!("http://{}/mcp", self.serves[0]),
             subject,
             tenant: "default",
             client: subject,
@@ -43,7 +58,7 @@ impl Desk {
 
     /// The MCP endpoint of one gateway.
     pub(crate) fn rpc(&self, serve: usize) -> Rpc {
-        Rpc::new(self.http.clone(), format!("http://{}/mcp", self.at.serves[serve]))
+        Rpc::new(self.http.clone(), format!("http://{}/mcp", self.serves[serve]))
     }
 
     /// Calls a tool of one gateway, once; `None` when no whole answer came.
@@ -58,7 +73,7 @@ impl Desk {
         let deadline = Instant::now() + PATIENCE;
         let mut last = None;
         for turn in 0.. {
-            let answer = self.call(turn % self.at.serves.len(), token, tool, arguments.clone()).await;
+            let answer = self.call(turn % self.serves.len(), token, tool, arguments.clone()).await;
             match answer {
                 Some(answer) if !(answer.is_error && answer.body["retryable"] == true) => return answer,
                 other => last = other.or(last),
@@ -106,14 +121,14 @@ impl Desk {
 
     /// Tells the rail to misbehave.
     pub(crate) async fn faults(&self, faults: Value) {
-        let url = format!("http://{}/sandbox/faults", self.at.rail);
+        let url = format!("http://{}/sandbox/faults", self.rail);
         let answer = self.http.put(url).bearer_auth(RAIL_API_KEY).json(&faults).send().await.unwrap();
         assert!(answer.status().is_success(), "{faults}: {}", answer.status());
     }
 
     /// Sets whether a person can be reached.
     pub(crate) async fn presence(&self, person: &str, online: bool) {
-        let url = format!("http://{}/api/v1/signers/{person}/presence", self.at.signer);
+        let url = format!("http://{}/api/v1/signers/{person}/presence", self.signer);
         let request = self.http.put(url).bearer_auth(SIGNER_API_KEY).json(&json!({"online": online}));
         assert_eq!(request.send().await.unwrap().status(), 200);
     }

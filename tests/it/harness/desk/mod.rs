@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Signer service and rail are processes too; the receiver of events is a [`Sink`] in the test's own.
-//! Everything is on true time: spans are short (`plan::LEASE_MS`), and a test waits for what it speaks of.
+//! Everything is on true time: spans are short ([`LEASE_MS`]), and a test waits for what it speaks of.
 //! To put a faulty wire before a service: [`Desk::prepare`], [`Desk::through`], then [`Desk::start_all`].
 //! Each process's standard error is kept; when a test fails, its end is shown.
 
@@ -20,13 +20,17 @@ mod plan;
 mod process;
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::app::parse_policy;
 use countersign::http::auth::Mint;
 use countersign::proof::SigningKey;
 
-pub(crate) use plan::Plan;
+pub(crate) use client::{Callers, Unfinished};
+pub(crate) use plan::{LEASE_MS, Plan};
 pub(crate) use process::{Process, program, signal};
 
 use super::app::{PEOPLE, enrolment};
@@ -77,15 +81,12 @@ async fn free() -> String {
     Peer::bind().await.1.to_string()
 }
 
-/// The desk.
+/// The desk. It is its own [`Callers`] too; a clone of them calls from another task.
 pub(crate) struct Desk {
-    pub(crate) db: TestDatabase,
+    pub(crate) callers: Arc<Callers>,
     pub(crate) sink: Sink,
     pub(crate) at: Addresses,
-    pub(crate) mint: Mint,
-    pub(crate) http: reqwest::Client,
     plan: Plan,
-    keys: BTreeMap<&'static str, SigningKey>,
     parts: BTreeMap<Part, Process>,
     /// Dropped last: everybody's files are in it.
     folder: Folder,
@@ -136,7 +137,9 @@ impl Desk {
             .timeout(Duration::from_secs(10))
             .build()
             .unwrap();
-        Self { db, sink, at, mint, http, plan, keys, parts: BTreeMap::new(), folder }
+        let (serves, rail, signer) = (at.serves.clone(), at.rail.clone(), at.signer.clone());
+        let callers = Arc::new(Callers { db: Arc::new(db), mint, http, keys, serves, rail, signer });
+        Self { callers, sink, at, plan, parts: BTreeMap::new(), folder }
     }
 
     /// From the next start on, gateways and workers reach `link` at `address`.
@@ -193,6 +196,7 @@ impl Desk {
         let [signer, rail] = Plan::services(&self.folder, &self.at);
         let log = [("COUNTERSIGN__TELEMETRY__LOG".to_owned(), "warn".to_owned())].to_vec();
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        ours.push(("COUNTERSIGN_CRASH_PLAN".to_owned(), self.crash_plan().display().to_string()));
         let (name, arguments, environment, address) = match part {
             Part::Signer => ("signer".to_owned(), signer, log, &self.at.signer),
             Part::Rail => ("rail".to_owned(), rail, log, &self.at.rail),
@@ -248,6 +252,11 @@ impl Desk {
         lines[lines.len().saturating_sub(8)..].join("\n")
     }
 
+    /// The file that tells gateways and workers where to die: one line, as `countersign::crash` reads it.
+    pub(crate) fn crash_plan(&self) -> PathBuf {
+        self.folder.join("crash-plan")
+    }
+
     /// The rail's file.
     pub(crate) async fn rail_book(&self) -> Raw {
         Raw::file(&format!("sqlite://{}", self.folder.join("rail.db").display())).await
@@ -269,12 +278,26 @@ impl Desk {
             policy: Some(parse_policy(&self.plan.policy).unwrap()),
             targets: Some(vec![self.at.target()]),
             told: Some(self.sink.seen().iter().map(super::sink::Seen::id).collect()),
+            strangers: false,
         }
     }
 
-    /// Every breach of an invariant up to now. Right at any moment on which nothing runs.
-    pub(crate) async fn judged(&self) -> Vec<Breach> {
-        judge(&self.books()).await
+    /// Every breach of an invariant up to now. Gateways and workers stand still meanwhile, so that the books
+    /// are of one moment.
+    pub(crate) async fn judged(&mut self) -> Vec<Breach> {
+        let running: Vec<Part> = self.gateways().into_iter().filter(|part| self.runs(*part)).collect();
+        running.iter().for_each(|part| self.freeze(*part));
+        if !running.is_empty() {
+            // What the database server has in hand it finishes.
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+        let breaches = judge(&self.books()).await;
+        running.iter().for_each(|part| self.thaw(*part));
+        breaches
+    }
+
+    fn runs(&mut self, part: Part) -> bool {
+        self.parts.get_mut(&part).is_some_and(Process::runs)
     }
 
     /// Which processes panicked, and their words.
@@ -295,6 +318,14 @@ impl Desk {
         let (breaches, panics) = (self.judged().await, self.panics());
         let lines: Vec<String> = breaches.iter().map(ToString::to_string).chain(panics).collect();
         assert!(lines.is_empty(), "on {}:\n{}", self.db.engine(), lines.join("\n"));
+    }
+}
+
+impl Deref for Desk {
+    type Target = Callers;
+
+    fn deref(&self) -> &Callers {
+        &self.callers
     }
 }
 

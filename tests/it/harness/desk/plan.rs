@@ -18,7 +18,7 @@ pub(crate) struct Plan {
 }
 
 /// The lease of a desk's workers, in milliseconds, unless a plan says otherwise.
-pub(super) const LEASE_MS: u64 = 1_500;
+pub(crate) const LEASE_MS: u64 = 1_500;
 
 impl Plan {
     /// One gateway with its own worker.

@@ -1,6 +1,6 @@
 //! The books that are judged: what each side wrote down, read without its help.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use countersign::domain::{Payment, Phase, Policy, Status};
@@ -22,6 +22,16 @@ pub(crate) struct Sources<'a> {
     pub(crate) targets: Option<Vec<String>>,
     /// The ids of the events that a receiver got, where one kept them.
     pub(crate) told: Option<Vec<String>>,
+    /// Whether rail and signer service serve others too; what they did for those is then not judged.
+    pub(crate) strangers: bool,
+}
+
+/// What a test did that its books can't tell.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Did {
+    pub(crate) change_policy: bool,
+    pub(crate) change_targets: bool,
+    pub(crate) others_at_the_peers: bool,
 }
 
 /// A row as text; NULL is `""`.
@@ -145,7 +155,7 @@ impl Books {
         let notified = "notifications n JOIN payments p ON p.id = n.payment_id";
         let columns = ["p.reference", "n.round", "n.number"];
         let notifications = table(&mut signer, notified, &columns, "n.rowid").await;
-        Self {
+        let mut books = Self {
             payments,
             unreadable,
             wakes,
@@ -165,7 +175,19 @@ impl Books {
             policy: sources.policy.clone(),
             targets: sources.targets.clone(),
             told: sources.told.clone(),
+        };
+        if sources.strangers {
+            books.forget_strangers();
         }
+        books
+    }
+
+    fn forget_strangers(&mut self) {
+        let ours: BTreeSet<String> = self.wakes.keys().cloned().collect();
+        self.transfers.retain(|row| ours.contains(row.text("reference")));
+        self.requests.retain(|row| ours.contains(row.text("reference")));
+        self.registrations.retain(|row| ours.contains(row.text("reference")));
+        self.notifications.retain(|row| ours.contains(row.text("p.reference")));
     }
 
     pub(crate) fn payment(&self, id: &str) -> Option<&Payment> {

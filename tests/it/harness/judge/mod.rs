@@ -19,7 +19,7 @@ mod people;
 
 use std::fmt;
 
-pub(crate) use books::{Books, Sources};
+pub(crate) use books::{Books, Did, Sources};
 
 /// One invariant and the function that judges it.
 pub(crate) struct Law {
