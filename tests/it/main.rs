@@ -50,3 +50,4 @@ mod store;
 mod tidy;
 mod trace;
 mod webhooks;
+mod wire_faults;

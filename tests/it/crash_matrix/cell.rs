@@ -267,7 +267,7 @@ impl Cell {
     pub(super) fn says(self) -> (&'static str, String) {
         match self.death {
             Death::At(kind, step) => (kind.as_str(), step.says().to_owned()),
-            Death::Beside(Beside(number)) => ("beside", BESIDE[number].0.as_str().replace('_', " ")),
+            Death::Beside(Beside(number)) => ("other writes", plainly(BESIDE[number].0)),
             Death::Anywhere(kind, _) => (kind.as_str(), "anywhere, by SIGKILL".to_owned()),
         }
     }
@@ -282,6 +282,13 @@ impl Cell {
         let anyone = self.crew != Crew::ForgetfulRail || (rail && !matches!(self.death, Death::Beside(_)));
         anyone && !self.is_hopeless() && (rail || self.fault != Fault::WrongAmount)
     }
+}
+
+/// A point's name in words.
+fn plainly(point: Point) -> String {
+    let name =
+        point.as_str().replace(".before_commit", ", before the commit").replace(".after_commit", ", after the commit");
+    name.replace(['_', '.'], " ")
 }
 
 const CREWS: [Crew; 4] = [Crew::Sqlite, Crew::Postgres, Crew::PostgresTwo, Crew::ForgetfulRail];

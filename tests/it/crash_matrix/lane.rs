@@ -206,12 +206,26 @@ impl Arm {
     }
 }
 
+/// Waits until the signers are reached, and until the plan has struck where it is laid out already: a decision
+/// needs neither registration nor notification, and would leave them undone.
+async fn reached(callers: &Callers, order: &str, laid: Option<&Arm>) {
+    let agent = callers.token("agent-1", Role::Agent);
+    for _ in 0..300 {
+        let status = callers.insist(&agent, "get_payment_status", json!({"order_id": order})).await;
+        if status.status() == "AWAITING_SIGNER" && laid.is_none_or(|arm| arm.line.is_empty() || !arm.file.exists()) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// What the callers do, however often they have to ask.
 async fn story(callers: Arc<Callers>, cell: Cell, order: String, arm: Arm) {
     if cell.early() {
         arm.now();
     }
     callers.propose(&order).await;
+    reached(&callers, &order, cell.early().then_some(&arm)).await;
     if !cell.early() {
         arm.now();
     }

@@ -46,7 +46,7 @@ cat >>"$home/data/postgresql.conf" <<END
 listen_addresses = '127.0.0.1'
 port = $port
 unix_socket_directories = '$home'
-max_connections = 200
+max_connections = 400
 shared_buffers = 32MB
 fsync = off
 END

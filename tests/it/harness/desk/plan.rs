@@ -88,6 +88,7 @@ impl Plan {
             ("WEBHOOKS__ALLOW_PRIVATE", at.sink_link.clone()),
             ("WEBHOOKS__SCHEDULE_S", "0,1,1,1,1,1,1,1,2,2,2,2".to_owned()),
             ("WEBHOOKS__TIMEOUT_MS", "500".to_owned()),
+            ("CONTEXT__CALLS", "0".to_owned()),
             ("TELEMETRY__LOG", "info,rmcp=error,sqlx=error,hyper=error".to_owned()),
         ];
         let defaults = defaults.map(|(key, value)| (format!("COUNTERSIGN__{key}"), value));
