@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 
@@ -71,7 +72,8 @@ impl RailClient {
             Some(None) => Dedup::Forever,
             Some(Some(span)) => Dedup::Ttl(span),
         };
-        let caps = RailCaps { dedup, read_lag: ms(rail.read_lag_ms) };
+        let in_flight = Duration::from_secs(rail.in_flight_s);
+        let caps = RailCaps { dedup, read_lag: ms(rail.read_lag_ms), in_flight };
         Self::new(&endpoint, caps, clock, entropy).map_err(|err| ConfigFault(err.to_string()))
     }
 

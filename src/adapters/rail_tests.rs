@@ -11,7 +11,7 @@ use crate::journal::for_test;
 use crate::journal::ports::{Cause, Dedup, Lookup, Outcome, RailCaps, RailPort as _, RailReceipt, Transfer};
 
 fn rail(url: &str) -> RailClient {
-    let caps = RailCaps { dedup: Dedup::Forever, read_lag: Duration::ZERO };
+    let caps = RailCaps { dedup: Dedup::Forever, read_lag: Duration::ZERO, in_flight: Duration::from_hours(24) };
     RailClient::new(&endpoint(url), caps, Arc::new(SystemClock), Arc::new(SystemEntropy)).unwrap()
 }
 

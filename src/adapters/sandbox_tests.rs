@@ -23,7 +23,7 @@ async fn pair() -> Pair {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = endpoint(&format!("http://{}", listener.local_addr().unwrap()));
     tokio::spawn(async move { axum::serve(listener, sandbox.router()).await });
-    let caps = RailCaps { dedup: Dedup::Forever, read_lag: Duration::ZERO };
+    let caps = RailCaps { dedup: Dedup::Forever, read_lag: Duration::ZERO, in_flight: Duration::from_hours(24) };
     let rail = RailClient::new(&endpoint, caps, Arc::new(SystemClock), Arc::new(SystemEntropy)).unwrap();
     Pair { rail, endpoint }
 }

@@ -171,6 +171,7 @@ pub struct Rail {
     pub breaker_wait_ms: u64,
     pub dedup: String,
     pub read_lag_ms: u64,
+    pub in_flight_s: u64,
     pub query_base_ms: u64,
     pub query_cap_ms: u64,
 }
@@ -236,7 +237,20 @@ impl Config {
         secret("signer.api_key", &self.signer.api_key, 16)?;
         secret("rail.api_key", &self.rail.api_key, 16)?;
         secret("signer.callback_secret", &self.signer.callback_secret, 38)?;
-        self.dedup()?;
+        if let Some(Some(life)) = self.dedup()?
+            && life / 2 <= ms(self.rail.total_timeout_ms)
+        {
+            return Err(fault(
+                "rail.dedup",
+                "a key's life must be more than twice rail.total_timeout_ms; else say \"none\"",
+            ));
+        }
+        if Duration::from_secs(self.rail.in_flight_s) <= ms(self.worker.lease_ms) {
+            return Err(fault(
+                "rail.in_flight_s",
+                "must be longer than worker.lease_ms, in which an attempt may still leave",
+            ));
+        }
         self.webhooks.check()?;
         for code in self.payments.currencies.iter().chain([&self.payments.currency]) {
             code.parse::<Currency>()

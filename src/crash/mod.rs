@@ -43,6 +43,19 @@ pub enum Point {
     EventSettleAfterCommit,
 }
 
+/// By how many microseconds this machine's clock is to be wrong.
+#[cfg(not(feature = "crash-points"))]
+#[inline]
+pub(crate) const fn clock_error() -> i64 {
+    0
+}
+
+/// By how many microseconds this machine's clock is to be wrong.
+#[cfg(feature = "crash-points")]
+pub(crate) fn clock_error() -> i64 {
+    plan::clock_error()
+}
+
 /// Passes a point.
 #[cfg(not(feature = "crash-points"))]
 #[inline]

@@ -6,13 +6,25 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Point;
 
 /// Names the file.
 const PLAN: &str = "COUNTERSIGN_CRASH_PLAN";
+
+/// By how many milliseconds this process's clock is wrong.
+const CLOCK_ERROR: &str = "COUNTERSIGN_CLOCK_ERROR_MS";
+
+/// In microseconds, read once.
+pub(super) fn clock_error() -> i64 {
+    static ERROR: LazyLock<i64> = LazyLock::new(|| {
+        let millis = std::env::var(CLOCK_ERROR).ok().and_then(|millis| millis.parse::<i64>().ok());
+        millis.unwrap_or_default().saturating_mul(1_000)
+    });
+    *ERROR
+}
 
 /// The plan that is waited for, and how often its point was passed.
 static PASSED: Mutex<(String, u32)> = Mutex::new((String::new(), 0));

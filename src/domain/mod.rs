@@ -6,6 +6,7 @@
 mod backoff;
 mod choice;
 mod id;
+mod invariant;
 mod money;
 mod payment;
 mod policy;
@@ -22,6 +23,7 @@ pub use choice::Choice;
 pub use id::{
     AgentId, DecisionId, EffectId, EventId, IdempotencyKey, KeyId, LeaseToken, OrderId, PaymentId, SignerId, TenantId,
 };
+pub use invariant::{Invariant, broken, broken_by};
 pub use money::{Currency, MAX_MINOR, Money};
 pub use payment::{Attention, Closing, Execution, Notice, Payment, Phase, Stage, Status, Terms};
 pub use policy::{Answer, ApprovalPolicy, Bound, Facts, Level, Limit, Payees, Policy, PolicyFault, Usage, Window};

@@ -148,17 +148,23 @@ pub enum Attention {
     CancelWhileUnknown,
     /// Its agent has asked about it so often that it was told to stop.
     ContextBudgetSpent,
+    /// A change would have broken what must hold, and was refused.
+    InvariantBroken,
+    /// The rail carried out an attempt that two people had attested not to have been.
+    AttestationContradicted,
 }
 
 impl Attention {
     /// Every reason.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::IntegrityMismatch,
         Self::TerminalContradiction,
         Self::ResendWindowClosed,
         Self::RefusedWhileUnknown,
         Self::CancelWhileUnknown,
         Self::ContextBudgetSpent,
+        Self::InvariantBroken,
+        Self::AttestationContradicted,
     ];
 
     /// The stable spelling.
@@ -170,6 +176,8 @@ impl Attention {
             Self::RefusedWhileUnknown => "REFUSED_WHILE_UNKNOWN",
             Self::CancelWhileUnknown => "CANCEL_WHILE_UNKNOWN",
             Self::ContextBudgetSpent => "CONTEXT_BUDGET_SPENT",
+            Self::InvariantBroken => "INVARIANT_BROKEN",
+            Self::AttestationContradicted => "ATTESTATION_CONTRADICTED",
         }
     }
 
@@ -357,7 +365,12 @@ impl Payment {
 
     /// Whether every attempt so far provably sent nothing.
     pub fn nothing_sent(&self) -> bool {
-        self.execution.sends == self.execution.not_sent
+        self.execution.sends == self.execution.not_sent && !self.unasked()
+    }
+
+    /// Whether a new attempt group waits for the rail to be asked about the one before.
+    pub fn unasked(&self) -> bool {
+        self.execution.phase == Phase::Unknown && self.execution.sends == 0
     }
 
     /// Whom to reach at `level`: the agent's wish where the policy allows it and it names enough people,
@@ -386,6 +399,16 @@ impl Payment {
 
     /// The outbound key of its execution: subject, effect, attempt group; never an attempt number.
     pub fn execution_key(&self) -> String {
-        format!("{}:rail.execute:g{}", self.terms.payment_id, self.execution.group)
+        self.key_of_group(self.execution.group)
+    }
+
+    /// The key of the attempts that a look-up is about: of the group before, while the new one has sent nothing.
+    pub fn doubtful_key(&self) -> String {
+        let group = self.execution.group;
+        self.key_of_group(if self.unasked() { group.saturating_sub(1) } else { group })
+    }
+
+    fn key_of_group(&self, group: i64) -> String {
+        format!("{}:rail.execute:g{group}", self.terms.payment_id)
     }
 }

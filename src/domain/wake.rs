@@ -15,6 +15,10 @@ pub fn next_wake(payment: &Payment) -> Option<Timestamp> {
         Stage::Open => earliest([payment.notice.next_at, payment.notice.check_at, Some(payment.terms.expires_at)]),
         Stage::Signed => match payment.execution.phase {
             Phase::None => earliest([payment.execution.next_at, Some(payment.terms.execute_by), None]),
+            // Provably not under way: its time may run out before the next attempt.
+            Phase::Intended | Phase::Unknown if payment.nothing_sent() => {
+                earliest([payment.execution.next_at, Some(payment.terms.execute_by), None])
+            }
             Phase::Intended | Phase::Unknown | Phase::Confirmed | Phase::Refused => payment.execution.next_at,
         },
         Stage::Ended => None,

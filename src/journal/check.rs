@@ -75,7 +75,13 @@ impl Journal {
         }
         let mut tx = self.store.begin().await?;
         let payment_id = payment.terms.payment_id.to_string();
-        let lease = Lease { payment_id: payment_id.clone(), token: self.mint_token(&tx), claimed_at: tx.now() };
+        let lease = Lease {
+            payment_id: payment_id.clone(),
+            tenant: payment.terms.tenant.to_string(),
+            token: self.mint_token(&tx),
+            claimed_at: tx.now(),
+            claims: 0,
+        };
         let until = tx.now().plus(self.rules.timing.lease);
         let claimed = tx.claim(&payment_id, &self.rules.node, &lease.token, until).await?;
         tx.commit().await?;

@@ -98,11 +98,13 @@ impl Journal {
     async fn send(&self, lease: &Lease, payment: &Payment, recorded: Recorded) -> Result<Payment, Refusal> {
         let outcome = self.rail.execute(&recorded).await;
         let (state, words) = verdict(&outcome);
+        // What this attempt was sent under; people may have raised the group by the time it is known.
+        let group = payment.execution.group;
         let event = match outcome {
-            Outcome::Done(RailReceipt { transfer_id }) => Event::RailConfirmed { transfer_id },
-            Outcome::Refused(trouble) => Event::RailRefused { code: failure_code(&trouble) },
-            Outcome::NotSent(trouble) => Event::RailNotSent { retry_after: trouble.retry_after },
-            Outcome::Unknown(trouble) => Event::RailUnknown { mismatch: trouble.cause == Cause::Mismatch },
+            Outcome::Done(RailReceipt { transfer_id }) => Event::RailConfirmed { group, transfer_id },
+            Outcome::Refused(trouble) => Event::RailRefused { group, code: failure_code(&trouble) },
+            Outcome::NotSent(trouble) => Event::RailNotSent { group, retry_after: trouble.retry_after },
+            Outcome::Unknown(trouble) => Event::RailUnknown { group, mismatch: trouble.cause == Cause::Mismatch },
         };
         let settlement = Settlement {
             kind: EffectKind::RailExecute,
@@ -117,7 +119,7 @@ impl Journal {
 
     /// Asks the rail; then settles, sends the same key again if that is safe, or waits.
     async fn look_up(&self, lease: &Lease, payment: Payment) -> Result<Payment, Refusal> {
-        let key = payment.execution_key();
+        let key = payment.doubtful_key();
         let effect = self
             .store
             .read()

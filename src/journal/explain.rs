@@ -72,12 +72,30 @@ impl Journal {
                     Attention::ContextBudgetSpent => {
                         "whoever runs the agent ends its loop; the payment goes on by itself"
                     }
+                    Attention::InvariantBroken => {
+                        "a fault of ours, or a row changed by hand: see the log line that names the invariant"
+                    }
+                    Attention::AttestationContradicted => {
+                        "the two who attested and an operator look at the rail's statement: an attempt under each key may have paid"
+                    }
                     Attention::IntegrityMismatch
                     | Attention::TerminalContradiction
                     | Attention::ResendWindowClosed
                     | Attention::RefusedWhileUnknown
                     | Attention::CancelWhileUnknown => "an operator compares our records with the rail's",
                 },
+            ));
+        }
+        if let Some(parking) = self.store.read().await?.parking(payment.terms.payment_id.as_str()).await? {
+            findings.push(finding(
+                "parked",
+                false,
+                format!(
+                    "its work fails ({}) since {}; it is tried once an hour",
+                    parking.reason,
+                    parking.since.rfc3339()
+                ),
+                "see the worker's log lines about this payment; it goes on by itself once that is mended",
             ));
         }
         if !payment.status.is_terminal() {

@@ -42,7 +42,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-pub use crate::store::{AuditRow, Lease};
+pub use crate::store::{AuditRow, Lease, Parking, Stuck};
 pub use audit::Evidence;
 pub use check::SignerNews;
 pub use context::ContextBudget;
@@ -63,7 +63,10 @@ pub use rules::{EventRules, Rules, resend_window, settle_after};
 pub use work::Progress;
 
 use crate::ambient::{Clock, Entropy};
-use crate::domain::{Applied, Effect, Event, LeaseToken, Moment, Payment, Policy, Refusal, apply};
+use crate::domain::{
+    Applied, Attention, Code, Effect, Event, Invariant, LeaseToken, Moment, Payment, Policy, Refusal, Timing, apply,
+    broken_by,
+};
 use crate::store::{AuditNote, Guard, Store, Tx};
 use crate::telemetry::metrics::metrics;
 use ports::{PresencePort, RailPort, SignerPort, WebhookPort};
@@ -194,6 +197,9 @@ impl Journal {
     async fn change(&self, tx: &mut Tx, before: &Payment, event: Event, act: Act<'_>) -> Result<Applied, Refusal> {
         let applied = apply(before, event, &self.moment(tx))?;
         if applied.changed(before) {
+            if let Some(invariant) = broken_by(before, &applied.payment) {
+                return Err(self.suspect(before, invariant));
+            }
             tx.save_payment(before, &applied.payment, act.guard).await?;
             tx.audit(self.note(before, &applied.payment, &act));
             if applied.effects.iter().any(|effect| matches!(effect, Effect::Announce { .. })) {
@@ -201,6 +207,25 @@ impl Journal {
             }
         }
         Ok(applied)
+    }
+
+    /// Refuses what would break `invariant`, and raises attention once the caller's transaction is gone.
+    fn suspect(&self, payment: &Payment, invariant: Invariant) -> Refusal {
+        let id = payment.terms.payment_id.as_str();
+        let word = invariant.as_str();
+        metrics().invariant_broken(word);
+        tracing::error!(payment.id = id, invariant = word, "an invariant would not hold; nothing was changed");
+        if !payment.attention.contains(&Attention::InvariantBroken) {
+            let (store, timing, id) = (self.store.clone(), self.rules.timing, id.to_owned());
+            let (node, actor) = (self.rules.node.clone(), self.worker_actor());
+            tokio::spawn(async move {
+                if let Err(fault) = raise(&store, &timing, (node, actor), &id, word).await {
+                    tracing::error!(payment.id = id, error = %fault, "attention could not be raised");
+                }
+            });
+        }
+        Refusal::new(Code::Internal, "a fault on our side; nothing was changed, and it has been logged")
+            .about(payment.reference())
     }
 
     fn note(&self, before: &Payment, after: &Payment, act: &Act<'_>) -> AuditNote {
@@ -239,6 +264,37 @@ impl Journal {
     }
 }
 
+/// Raises `INVARIANT_BROKEN` on a payment, by the ordinary way but for the check that it failed.
+async fn raise(
+    store: &Store,
+    timing: &Timing,
+    (node, actor): (String, String),
+    payment_id: &str,
+    word: &str,
+) -> Result<(), Refusal> {
+    let mut tx = store.begin().await?;
+    let Some(before) = tx.payment_for_work(payment_id).await? else { return Ok(()) };
+    let moment = Moment { now: tx.now(), roll: 0, timing };
+    let applied = apply(&before, Event::InvariantBroken, &moment)?;
+    if applied.changed(&before) {
+        tx.save_payment(&before, &applied.payment, Guard::Version).await?;
+        tx.audit(AuditNote {
+            tenant: before.terms.tenant.to_string(),
+            payment_id: payment_id.to_owned(),
+            version: applied.payment.version,
+            node,
+            actor,
+            event: "invariant.broken".to_owned(),
+            from: before.status.as_str().to_owned(),
+            to: before.status.as_str().to_owned(),
+            reason: word.to_owned(),
+            details: String::new(),
+        });
+        tx.commit().await?;
+    }
+    Ok(())
+}
+
 /// How a change is guarded and audited.
 #[derive(Debug, Clone)]
 struct Act<'a> {
@@ -270,5 +326,5 @@ const RACES: usize = 16;
 
 /// Whether a refusal means "decide again on a fresh read".
 fn lost_race(refusal: &Refusal) -> bool {
-    refusal.code == crate::domain::Code::VersionConflict
+    refusal.code == Code::VersionConflict
 }

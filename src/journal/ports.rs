@@ -238,6 +238,8 @@ pub struct RailCaps {
     pub dedup: Dedup,
     /// How long after a request "not found" may still mean "not yet visible".
     pub read_lag: Duration,
+    /// How long a request whose answer is missing may be under way before the rail carries it out.
+    pub in_flight: Duration,
 }
 
 /// What is to be moved.

@@ -45,7 +45,8 @@ impl Journal {
         let token = self.mint_token(&tx);
         let until = tx.now().plus(self.rules.timing.lease);
         let payment_id = payment.terms.payment_id.to_string();
-        let lease = Lease { payment_id: payment_id.clone(), token, claimed_at: tx.now() };
+        let tenant = payment.terms.tenant.to_string();
+        let lease = Lease { payment_id: payment_id.clone(), tenant, token, claimed_at: tx.now(), claims: 0 };
         let claimed = due && tx.claim(&payment_id, &self.rules.node, &lease.token, until).await?;
         crash::at(Point::NotifyBeforeCommit);
         tx.commit().await?;

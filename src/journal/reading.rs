@@ -7,7 +7,7 @@ use crate::domain::{
     Vote, evaluate, is_requester,
 };
 use crate::proof::{Challenge, DecisionDocument, compare_code, decision_digest};
-use crate::store::{Listing, Session, StoredChallenge};
+use crate::store::{Listed, Listing, Session, StoredChallenge, Stuck};
 
 /// Which payment: by its id, or an order's latest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,8 +108,8 @@ impl Journal {
             before: cursor.map(ToString::to_string).unwrap_or_default(),
             limit: PAGE,
         };
-        let payments = self.store.read().await?.payments(who.tenant.as_str(), &listing).await?;
-        Ok(page(payments))
+        let Listed { payments, next } = self.store.read().await?.payments(who.tenant.as_str(), &listing).await?;
+        Ok(Page { payments, next })
     }
 
     /// A page of what waits for this signer, oldest first.
@@ -121,15 +121,14 @@ impl Journal {
         let mut next = None;
         for _ in 0..RACES {
             let open = session.open_payments(who.tenant.as_str(), &after, PAGE).await?;
-            let full = page(open);
-            for payment in full.payments {
+            for payment in open.payments {
                 let decided = session.decisions(payment.terms.payment_id.as_str(), payment.round).await?;
                 let waits = asked_now(&payment, &votes(&decided), &signer);
                 if waits {
                     payments.push(payment);
                 }
             }
-            next = full.next;
+            next = open.next;
             match &next {
                 Some(cursor) if payments.is_empty() => after.clone_from(cursor),
                 _ => break,
@@ -169,18 +168,20 @@ impl Journal {
         Ok(Approval { compare_code: compare_code(&payment.digest), payment, forms, decided })
     }
 
-    /// A page of payments that a person should look at, oldest first.
-    pub async fn attention(&self, who: &Principal, cursor: Option<&PaymentId>) -> Result<Page, Refusal> {
+    /// A page of payments that a person should look at, oldest first, and where the next one starts.
+    pub async fn attention(
+        &self,
+        who: &Principal,
+        cursor: Option<&PaymentId>,
+    ) -> Result<(Vec<Stuck>, Option<String>), Refusal> {
         let after = cursor.map(ToString::to_string).unwrap_or_default();
-        let payments = self.store.read().await?.attention(who.tenant.as_str(), &after, PAGE).await?;
-        Ok(page(payments))
+        let stuck = self.store.read().await?.attention(who.tenant.as_str(), &after, PAGE).await?;
+        let full = i64::try_from(stuck.len()).is_ok_and(|count| count >= PAGE);
+        let next = stuck.last().filter(|_| full).map(|row| row.payment_id.clone());
+        let all = who.is(Role::Operator) || who.is(Role::Auditor);
+        let theirs = |row: &Stuck| all || row.payment.as_ref().is_some_and(|payment| visible_to(who, payment));
+        Ok((stuck.into_iter().filter(theirs).collect(), next))
     }
-}
-
-fn page(payments: Vec<Payment>) -> Page {
-    let full = i64::try_from(payments.len()).is_ok_and(|count| count >= PAGE);
-    let next = if full { payments.last().map(|payment| payment.terms.payment_id.to_string()) } else { None };
-    Page { payments, next }
 }
 
 /// Whether `signer` is asked about `payment` now: eligible at the level that is open, and not heard yet.

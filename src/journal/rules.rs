@@ -52,11 +52,13 @@ pub struct EventRules {
     pub lease: Duration,
 }
 
-/// How long after an attempt it can no longer arrive: the key's life at the rail, and its read lag.
+/// How long after an attempt it can no longer arrive: the longest it may be under way, or the key's life at
+/// the rail where that is longer; and the read lag.
 pub fn settle_after(caps: RailCaps) -> Duration {
     let life = match caps.dedup {
-        Dedup::None => Duration::ZERO,
-        Dedup::Ttl(life) => life,
+        // No key is remembered, so nothing but time says that a request is dead.
+        Dedup::None => caps.in_flight,
+        Dedup::Ttl(life) => life.max(caps.in_flight),
         Dedup::Forever => FOREVER,
     };
     life.saturating_add(caps.read_lag)

@@ -2,12 +2,52 @@
 //!
 //! Recovery is not a mode: a payment whose lease ended with an attempt open is simply due, and what
 //! is done for it asks before it repeats.
+//!
+//! *Invariant*: no payment stands in another's way. One whose work fails, panics or takes the process with
+//! it is due again later each time, and parked after `FAILURES`: looked at rarely, and listed for a person.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt as _;
 
 use super::reading::is_open;
 use super::{Act, Journal, lost_race};
 use crate::crash::{self, Point};
-use crate::domain::{Code, Event, Payment, Refusal, Stage};
-use crate::store::Lease;
+use crate::domain::{Code, Event, Payment, Refusal, Stage, broken, next_wake};
+use crate::store::{AuditNote, Lease};
+use crate::telemetry::metrics::metrics;
+
+/// After so many claims in a row that ended in failure a payment is parked.
+const FAILURES: i64 = 6;
+/// After so many claims in a row that never ended, as when the process died each time, it is parked first.
+const UNENDED: i64 = 20;
+/// How long a parked payment is left alone between two looks.
+const PARKED: Duration = Duration::from_hours(1);
+
+/// Why work failed.
+struct Fault {
+    /// In a stable word.
+    word: &'static str,
+    /// Whether the payment is to blame, and not the database as a whole.
+    counts: bool,
+}
+
+impl Fault {
+    fn of(refusal: &Refusal) -> Self {
+        match refusal.code {
+            Code::StoreUnavailable => Self { word: "store_unavailable", counts: false },
+            Code::Internal => Self { word: "internal", counts: true },
+            _ => Self { word: "refused", counts: true },
+        }
+    }
+}
+
+/// How long failed work is put off: a lease, doubled each time.
+fn put_off(claims: i64, lease: Duration) -> Duration {
+    let doublings = u32::try_from(claims.saturating_sub(1).clamp(0, 8)).unwrap_or(0);
+    lease.saturating_mul(2_u32.saturating_pow(doublings)).min(Duration::from_mins(10))
+}
 
 /// What a tick did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,7 +63,7 @@ impl Journal {
     ///
     /// *Errors*: `STORE_UNAVAILABLE`; what was claimed is due again when its lease ends.
     pub async fn tick(&self) -> Result<Progress, Refusal> {
-        let leases = self.claim_due(self.rules.batch).await?;
+        let leases = self.claim_due(self.rules.batch, &[]).await?;
         let claimed = leases.len();
         let work = leases.iter().map(|lease| self.attend(lease));
         let failed = futures::future::join_all(work).await.into_iter().filter(|done| !done).count();
@@ -31,15 +71,22 @@ impl Journal {
     }
 
     /// Claims up to `most` payments that are due; one query when none is.
-    pub async fn claim_due(&self, most: i64) -> Result<Vec<Lease>, Refusal> {
+    ///
+    /// Those of the tenants in `crowded` only if others leave room.
+    pub async fn claim_due(&self, most: i64, crowded: &[String]) -> Result<Vec<Lease>, Refusal> {
         let (due, now) = self.store.next_due().await?;
+        metrics().work_overdue(due.map_or(Duration::ZERO, |at| now.since(at)));
         if due.is_none_or(|at| at > now) || most <= 0 {
             return Ok(Vec::new());
         }
         let mut tx = self.store.begin().await?;
         let token = self.mint_token(&tx);
         let until = tx.now().plus(self.rules.timing.lease);
-        let leases = tx.claim_due(&self.rules.node, &token, until, most).await?;
+        let mut leases = tx.claim_due(&self.rules.node, &token, until, most, crowded).await?;
+        let rest = most.saturating_sub(i64::try_from(leases.len()).unwrap_or(i64::MAX));
+        if rest > 0 && !crowded.is_empty() {
+            leases.extend(tx.claim_due(&self.rules.node, &token, until, rest, &[]).await?);
+        }
         crash::at(Point::ClaimBeforeCommit);
         tx.commit().await?;
         crash::at(Point::ClaimAfterCommit);
@@ -48,17 +95,82 @@ impl Journal {
 
     /// Does what one claimed payment needs; whether that went well.
     pub async fn attend(&self, lease: &Lease) -> bool {
-        let done = match Box::pin(self.work(lease)).await {
+        let work = AssertUnwindSafe(Box::pin(self.worked(lease))).catch_unwind().await;
+        let fault = match work {
+            Ok(Ok(())) => return true,
+            Ok(Err(refusal)) if lost_race(&refusal) => return false,
+            Ok(Err(refusal)) => {
+                tracing::warn!(payment.id = %lease.payment_id, error = %refusal, claims = lease.claims, "due work failed; it is tried again later");
+                Fault::of(&refusal)
+            }
+            Err(_) => {
+                tracing::error!(payment.id = %lease.payment_id, claims = lease.claims, "due work panicked; it is tried again later");
+                Fault { word: "work_panics", counts: true }
+            }
+        };
+        if let Err(refusal) = self.stumbled(lease, &fault).await {
+            tracing::warn!(payment.id = %lease.payment_id, error = %refusal, "failed work could not be put off; it is due again when its lease ends");
+        }
+        false
+    }
+
+    async fn worked(&self, lease: &Lease) -> Result<(), Refusal> {
+        if lease.claims > UNENDED {
+            // Listed first: this work may have taken its process with it each time.
+            self.park(lease, "work_never_ends").await?;
+        }
+        let done = match self.work(lease).await {
             // Held since it was claimed: nothing is to be done until two people let it go.
             Err(refusal) if refusal.code == Code::PaymentOnManualHold => self.release(lease).await,
             done => done,
         };
-        if let Err(refusal) = &done
-            && !lost_race(refusal)
-        {
-            tracing::warn!(payment.id = %lease.payment_id, error = %refusal, "due work failed; it is tried again when its lease ends");
+        if done.is_ok() && lease.claims > 1 {
+            self.rewake(lease).await?;
         }
-        done.is_ok()
+        done
+    }
+
+    /// Puts failed work off; parks what has failed too often.
+    async fn stumbled(&self, lease: &Lease, fault: &Fault) -> Result<(), Refusal> {
+        let mut tx = self.store.begin().await?;
+        let wait = self.rules.timing.lease;
+        let wake = tx.now().plus(if fault.counts { put_off(lease.claims, wait) } else { wait });
+        tx.stumble(lease, wake, fault.counts).await?;
+        tx.commit().await?;
+        metrics().work_failed(fault.word);
+        if fault.counts && lease.claims >= FAILURES { self.park(lease, fault.word).await } else { Ok(()) }
+    }
+
+    /// Lists a payment whose work fails for ever, and puts it off for long.
+    async fn park(&self, lease: &Lease, word: &'static str) -> Result<(), Refusal> {
+        let mut tx = self.store.begin().await?;
+        let wake = tx.now().plus(PARKED);
+        if tx.park(&lease.payment_id, wake, word).await? {
+            tx.audit(AuditNote {
+                tenant: lease.tenant.clone(),
+                payment_id: lease.payment_id.clone(),
+                version: 0,
+                node: self.rules.node.clone(),
+                actor: self.worker_actor(),
+                event: "work.parked".to_owned(),
+                from: String::new(),
+                to: String::new(),
+                reason: word.to_owned(),
+                details: String::new(),
+            });
+            metrics().work_parked(word);
+            tracing::error!(payment.id = %lease.payment_id, reason = word, claims = lease.claims, "work on a payment fails again and again; it is parked and needs a person");
+        }
+        Ok(tx.commit().await?)
+    }
+
+    /// After work that had failed before: due when the payment's state says so, not when it was put off to.
+    async fn rewake(&self, lease: &Lease) -> Result<(), Refusal> {
+        let mut tx = self.store.begin().await?;
+        if let Some(payment) = tx.payment_for_work(&lease.payment_id).await? {
+            tx.rewake(&lease.payment_id, next_wake(&payment)).await?;
+        }
+        Ok(tx.commit().await?)
     }
 
     #[tracing::instrument(name = "worker.payment.work", skip_all, fields(payment.id = %lease.payment_id))]
@@ -67,6 +179,9 @@ impl Journal {
             return self.release(lease).await;
         };
         crate::telemetry::trace_context::add_link(&tracing::Span::current(), &payment.terms.traceparent);
+        if let Some(invariant) = broken(&payment) {
+            return Err(self.suspect(&payment, invariant));
+        }
         let mut payment = self.deadline(payment, lease).await?;
         let now = lease.claimed_at;
         match payment.status.stage() {

@@ -325,7 +325,7 @@ pub(super) const SQLITE_EVENT_DUE: &str = "SELECT MIN(next_at) FROM outbox WHERE
 pub(super) const POSTGRES_EVENT_DUE: &str = "SELECT MIN(next_at), CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) \
      FROM outbox WHERE target = $1 AND state = 'pending'";
 
-/// The claim of due rows: oldest first, none that another holds.
+/// The claim of due rows: oldest first, none that another holds, none of the tenants that `$6` lists.
 ///
 /// The lease predicate stands where rows are chosen and where they are changed, so that a row claimed in
 /// between is not claimed again. PostgreSQL chooses in a CTE, which runs once: a sub-select may be run for
@@ -333,17 +333,19 @@ pub(super) const POSTGRES_EVENT_DUE: &str = "SELECT MIN(next_at), CAST(EXTRACT(E
 pub(super) const fn claim_statement(engine: Engine) -> &'static str {
     match engine {
         Engine::Sqlite => {
-            "UPDATE payments SET lease_owner = $1, lease_token = $2, lease_until = $3 \
+            "UPDATE payments SET lease_owner = $1, lease_token = $2, lease_until = $3, claims = claims + 1 \
              WHERE lease_until <= $4 AND payment_id IN (SELECT payment_id FROM payments \
-               WHERE next_wake_at <= $4 AND lease_until <= $4 ORDER BY next_wake_at LIMIT $5) \
-             RETURNING payment_id"
+               WHERE next_wake_at <= $4 AND lease_until <= $4 AND instr($6, ',' || tenant || ',') = 0 \
+               ORDER BY next_wake_at LIMIT $5) \
+             RETURNING payment_id, tenant, claims"
         }
         Engine::Postgres => {
             "WITH due AS MATERIALIZED (SELECT payment_id FROM payments \
-               WHERE next_wake_at <= $4 AND lease_until <= $4 ORDER BY next_wake_at LIMIT $5 FOR UPDATE SKIP LOCKED) \
-             UPDATE payments SET lease_owner = $1, lease_token = $2, lease_until = $3 \
+               WHERE next_wake_at <= $4 AND lease_until <= $4 AND strpos($6, ',' || tenant || ',') = 0 \
+               ORDER BY next_wake_at LIMIT $5 FOR UPDATE SKIP LOCKED) \
+             UPDATE payments SET lease_owner = $1, lease_token = $2, lease_until = $3, claims = claims + 1 \
              WHERE lease_until <= $4 AND payment_id IN (SELECT payment_id FROM due) \
-             RETURNING payment_id"
+             RETURNING payment_id, tenant, claims"
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Payments: insert, read, compare-and-set.
 
+use sqlx::FromRow;
+
 use super::engine::{Session, Tx, on};
 use super::fault::StoreFault;
+use super::lease::Parking;
 use super::row::PaymentRow;
 use crate::domain::{Payment, PaymentId, Status, Timestamp};
 
@@ -49,11 +52,53 @@ pub(super) const OPEN: &str = "SELECT * FROM payments WHERE tenant = $1 \
      AND payment_id > $2 ORDER BY payment_id LIMIT $3";
 /// Those that a person should look at.
 pub(super) const ATTENTION: &str = "SELECT * FROM payments WHERE tenant = $1 \
-     AND (status = 'NEED_MANUAL' OR attention <> '' OR phase = 'unknown' OR held_at IS NOT NULL) \
+     AND (status = 'NEED_MANUAL' OR attention <> '' OR phase = 'unknown' OR held_at IS NOT NULL OR parked_at IS NOT NULL) \
      AND payment_id > $2 ORDER BY payment_id LIMIT $3";
 
-fn all(rows: Vec<PaymentRow>) -> Result<Vec<Payment>, StoreFault> {
-    rows.into_iter().map(Payment::try_from).collect()
+/// A page of payments, and where the next one starts.
+#[derive(Debug, Clone, Default)]
+pub struct Listed {
+    /// Those of the page that can be read; the others are logged.
+    pub payments: Vec<Payment>,
+    /// The last id of the page; `None` on the last page.
+    pub next: Option<String>,
+}
+
+/// A payment that a person should look at.
+#[derive(Debug, Clone)]
+pub struct Stuck {
+    /// Its id.
+    pub payment_id: String,
+    /// Its order.
+    pub order_id: String,
+    /// Its status, as stored.
+    pub status: String,
+    /// The payment; `None` when its row can't be read.
+    pub payment: Option<Payment>,
+    /// Set when its work fails for ever.
+    pub parked: Option<Parking>,
+}
+
+#[derive(FromRow)]
+struct StuckRow {
+    #[sqlx(flatten)]
+    payment: PaymentRow,
+    parked_at: Option<i64>,
+    parked_reason: String,
+}
+
+/// One row that can't be read must not hide the others.
+fn readable(row: PaymentRow) -> Option<Payment> {
+    let id = row.payment_id.clone();
+    Payment::try_from(row)
+        .inspect_err(|fault| tracing::error!(payment.id = id, error = %fault, "a stored payment can't be read"))
+        .ok()
+}
+
+fn listed(rows: Vec<PaymentRow>, limit: i64) -> Listed {
+    let full = i64::try_from(rows.len()).is_ok_and(|count| count >= limit);
+    let next = rows.last().filter(|_| full).map(|row| row.payment_id.clone());
+    Listed { payments: rows.into_iter().filter_map(readable).collect(), next }
 }
 
 impl Session {
@@ -79,28 +124,35 @@ impl Session {
     }
 
     /// A page of a tenant's payments, newest first.
-    pub async fn payments(&mut self, tenant: &str, listing: &Listing) -> Result<Vec<Payment>, StoreFault> {
+    pub async fn payments(&mut self, tenant: &str, listing: &Listing) -> Result<Listed, StoreFault> {
         let status = listing.status.map_or("", Status::as_str);
         let list = if listing.agent.is_empty() { LIST_OF_TENANT } else { LIST_OF_AGENT };
         let before = if listing.before.is_empty() { ABOVE_ALL } else { &listing.before };
         let rows: Vec<PaymentRow> = on!(self, conn => sqlx::query_as(list)
             .bind(tenant).bind(&listing.agent).bind(status).bind(before).bind(listing.limit)
             .fetch_all(conn).await)?;
-        all(rows)
+        Ok(listed(rows, listing.limit))
     }
 
     /// A page of the payments that accept decisions, oldest first.
-    pub async fn open_payments(&mut self, tenant: &str, after: &str, limit: i64) -> Result<Vec<Payment>, StoreFault> {
+    pub async fn open_payments(&mut self, tenant: &str, after: &str, limit: i64) -> Result<Listed, StoreFault> {
         let rows: Vec<PaymentRow> = on!(self, conn => sqlx::query_as(OPEN)
             .bind(tenant).bind(after).bind(limit).fetch_all(conn).await)?;
-        all(rows)
+        Ok(listed(rows, limit))
     }
 
-    /// A page of the payments that a person should look at, oldest first.
-    pub async fn attention(&mut self, tenant: &str, after: &str, limit: i64) -> Result<Vec<Payment>, StoreFault> {
-        let rows: Vec<PaymentRow> = on!(self, conn => sqlx::query_as(ATTENTION)
+    /// Up to `limit` payments that a person should look at, oldest first.
+    pub async fn attention(&mut self, tenant: &str, after: &str, limit: i64) -> Result<Vec<Stuck>, StoreFault> {
+        let rows: Vec<StuckRow> = on!(self, conn => sqlx::query_as(ATTENTION)
             .bind(tenant).bind(after).bind(limit).fetch_all(conn).await)?;
-        all(rows)
+        let stuck = |StuckRow { payment: row, parked_at, parked_reason }| Stuck {
+            payment_id: row.payment_id.clone(),
+            order_id: row.order_id.clone(),
+            status: row.status.clone(),
+            payment: readable(row),
+            parked: parked_at.map(|since| Parking { since: Timestamp::from_micros(since), reason: parked_reason }),
+        };
+        Ok(rows.into_iter().map(stuck).collect())
     }
 }
 

@@ -21,6 +21,10 @@ pub struct Metrics {
     refusals: Counter<u64>,
     breakers: Gauge<u64>,
     breaker_changes: Counter<u64>,
+    work_failures: Counter<u64>,
+    work_parked: Counter<u64>,
+    work_overdue: Gauge<f64>,
+    invariants: Counter<u64>,
 }
 
 /// One MCP request, as its duration is counted.
@@ -69,6 +73,23 @@ impl Metrics {
             breaker_changes: meter
                 .u64_counter("countersign.breaker.changes")
                 .with_description("Circuit breakers that entered a state")
+                .build(),
+            work_failures: meter
+                .u64_counter("countersign.work.failures")
+                .with_description("Due work on a payment that failed, by reason")
+                .build(),
+            work_parked: meter
+                .u64_counter("countersign.work.parked")
+                .with_description("Payments parked because their work fails for ever, by reason")
+                .build(),
+            work_overdue: meter
+                .f64_gauge("countersign.work.overdue")
+                .with_unit("s")
+                .with_description("How long the oldest due payment has been due when the worker looked")
+                .build(),
+            invariants: meter
+                .u64_counter("countersign.invariants.broken")
+                .with_description("Changes and rows refused because an invariant would not hold")
                 .build(),
         }
     }
@@ -121,6 +142,26 @@ impl Metrics {
         self.breaker_changes.add(1, &change);
     }
 
+    /// Counts due work that failed.
+    pub fn work_failed(&self, reason: &'static str) {
+        self.work_failures.add(1, &[KeyValue::new("reason", reason)]);
+    }
+
+    /// Counts a payment that was parked.
+    pub fn work_parked(&self, reason: &'static str) {
+        self.work_parked.add(1, &[KeyValue::new("reason", reason)]);
+    }
+
+    /// How long the oldest due payment has been due.
+    pub fn work_overdue(&self, by: Duration) {
+        self.work_overdue.record(by.as_secs_f64(), &[]);
+    }
+
+    /// Counts a broken invariant.
+    pub fn invariant_broken(&self, invariant: &'static str) {
+        self.invariants.add(1, &[KeyValue::new("invariant", invariant)]);
+    }
+
     /// Counts a request without a valid token.
     pub fn auth_refusal(&self, reason: &'static str) {
         self.refusals.add(1, &[KeyValue::new("reason", reason)]);
@@ -153,6 +194,10 @@ mod tests {
         metrics.webhook("delivered");
         metrics.auth_refusal("expired");
         metrics.breaker("rail", "open");
+        metrics.work_failed("internal");
+        metrics.work_parked("internal");
+        metrics.work_overdue(Duration::from_secs(3));
+        metrics.invariant_broken("I3");
         provider.force_flush().unwrap();
         let batches = memory.get_finished_metrics().unwrap();
         let all: Vec<_> = batches
@@ -169,6 +214,10 @@ mod tests {
             "countersign.auth.refusals",
             "countersign.breaker.state",
             "countersign.breaker.changes",
+            "countersign.work.failures",
+            "countersign.work.parked",
+            "countersign.work.overdue",
+            "countersign.invariants.broken",
         ] {
             assert!(names.contains(&name), "{names:?}");
         }

@@ -162,7 +162,8 @@ pub const TOOLS: [ToolSpec; 22] = [
     ToolSpec {
         name: "list_attention",
         title: "What needs a person",
-        description: "List payments that need a person: NEED_MANUAL, held ones, unknown outcomes, contradictions. Oldest first.",
+        description: "List payments that need a person: NEED_MANUAL, held ones, unknown outcomes, contradictions, \
+            and those whose work fails again and again (parked). Oldest first.",
         properties: || json!({"cursor": cursor()}),
         ..READ
     },

@@ -1,11 +1,11 @@
 //! The operator's tools: see what is stuck, set it going again, settle it by hand.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::arguments::Arguments;
 use super::reply::{Reply, summary};
 use crate::domain::{Account, Asker, Payment, Principal, Reason, Refusal, SignerId};
-use crate::journal::{Journal, Verb};
+use crate::journal::{Journal, Stuck, Verb};
 
 pub(super) async fn list_attention(
     journal: &Journal,
@@ -14,16 +14,33 @@ pub(super) async fn list_attention(
 ) -> Result<Reply, Refusal> {
     let cursor = arguments.cursor()?;
     arguments.done()?;
-    let page = journal.attention(who, cursor.as_ref()).await?;
-    let rows: Vec<_> = page.payments.iter().map(stuck).collect();
+    let (stuck, next) = journal.attention(who, cursor.as_ref()).await?;
+    let rows: Vec<_> = stuck.iter().map(row).collect();
     let reply = Reply::list(format!("{} on this page need a person", rows.len())).with("payments", json!(rows));
-    Ok(match page.next {
+    Ok(match next {
         Some(cursor) => reply.with("next_cursor", json!(cursor)),
         None => reply,
     })
 }
 
-fn stuck(payment: &Payment) -> serde_json::Value {
+fn row(stuck: &Stuck) -> Value {
+    let mut row = match &stuck.payment {
+        Some(payment) => about(payment),
+        None => json!({
+            "payment_id": stuck.payment_id,
+            "order_id": stuck.order_id,
+            "status": stuck.status,
+            "reason": "row_unreadable",
+            "attention": [],
+        }),
+    };
+    if let (Some(parked), Some(row)) = (&stuck.parked, row.as_object_mut()) {
+        row.insert("parked".to_owned(), json!({"since": parked.since.rfc3339(), "reason": parked.reason}));
+    }
+    row
+}
+
+fn about(payment: &Payment) -> Value {
     let mut row = summary(payment);
     if let Some(row) = row.as_object_mut() {
         row.insert("reason".to_owned(), json!(payment.reason));

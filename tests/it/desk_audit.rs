@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::desk_policy::{each, policy};
-use crate::harness::app::{App, PEOPLE, Wishes, each_with};
+use crate::harness::app::{App, PEOPLE, POLICY, Wishes, each_with};
 use crate::harness::desk::program;
 use crate::harness::peer::Weather;
 use crate::harness::rpc::Answer;
@@ -414,6 +414,21 @@ async fn doctor_says_to_a_person_and_to_a_program_what_is_in_the_way() {
         let none = doctor(app, &app.operator(), &["order-0"]).await;
         assert_eq!(none.status.code(), Some(1));
         assert!(String::from_utf8_lossy(&none.stderr).contains("PAYMENT_NOT_FOUND"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_policy_that_lets_agents_see_what_needs_a_person_shows_them_their_own() {
+    let text = POLICY.replace("\"create_payment\", ", "\"create_payment\", \"list_attention\", ");
+    each_with(Wishes::default().policy(text), async |app: &mut App| {
+        app.create("order-1").await;
+        let sql = "UPDATE payments SET attention = 'CONTEXT_BUDGET_SPENT'";
+        app.db.raw().await.execute(sql).await.unwrap();
+        for (token, shown) in [(app.agent(), 1), (app.other_agent(), 0), (app.operator(), 1)] {
+            let listed = app.call(&token, "list_attention", json!({})).await;
+            assert_eq!(listed.body["payments"].as_array().unwrap().len(), shown, "{}", listed.body);
+        }
     })
     .await;
 }

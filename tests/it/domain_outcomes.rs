@@ -25,15 +25,15 @@ fn rejected(why: &str) -> Event {
 }
 
 fn confirmed() -> Event {
-    Event::RailConfirmed { transfer_id: "tr-1".to_owned() }
+    Event::RailConfirmed { group: 1, transfer_id: "tr-1".to_owned() }
 }
 
 fn declined() -> Event {
-    Event::RailRefused { code: "declined".to_owned() }
+    Event::RailRefused { group: 1, code: "declined".to_owned() }
 }
 
 fn not_sent() -> Event {
-    Event::RailNotSent { retry_after: None }
+    Event::RailNotSent { group: 1, retry_after: None }
 }
 
 fn not_found() -> Event {
@@ -300,7 +300,7 @@ fn what_was_not_sent_is_sent_again_after_a_wait() {
 
 #[test]
 fn a_rail_that_asks_for_time_is_given_it() {
-    let it = after(&intended(), Event::RailNotSent { retry_after: Some(Duration::from_mins(10)) });
+    let it = after(&intended(), Event::RailNotSent { group: 1, retry_after: Some(Duration::from_mins(10)) });
     assert_eq!(it.execution.next_at, Some(NOW.plus(Duration::from_mins(10))));
 }
 
@@ -359,7 +359,7 @@ fn a_confirmation_ends_it_with_the_rails_id_whoever_learns_it() {
 
 #[test]
 fn an_unknown_outcome_is_asked_about_not_before_the_read_lag_and_ever_more_slowly() {
-    let mut it = after(&intended(), Event::RailUnknown { mismatch: false });
+    let mut it = after(&intended(), Event::RailUnknown { group: 1, mismatch: false });
     assert_eq!(it.execution.phase, Phase::Unknown);
     let mut last = Duration::ZERO;
     for _ in 0..40 {
@@ -443,7 +443,7 @@ fn what_provably_was_never_sent_comes_to_an_end_even_after_a_look_up() {
 fn an_attempt_in_doubt_is_not_repeated_before_it_was_asked_about() {
     assert_eq!(execution_step(&intended(), NOW), ExecutionStep::LookUp);
     assert_eq!(refused(&intended(), Event::SendStarted, NOW), Code::VersionConflict);
-    let told = after(&intended(), Event::RailUnknown { mismatch: false });
+    let told = after(&intended(), Event::RailUnknown { group: 1, mismatch: false });
     assert_eq!(refused(&told, Event::SendStarted, NOW), Code::VersionConflict);
     let asked = after(&told, not_found());
     assert_eq!(after(&asked, Event::SendStarted).execution.sends, 2);
@@ -475,14 +475,16 @@ fn evidence_against_an_end_asks_for_a_person_once_and_changes_nothing_else() {
         payment(Status::Failed, Phase::Refused),
     ];
     let found = Event::LookedUp(Finding::Found { transfer_id: "tr-9".to_owned() });
-    for evidence in [confirmed(), found, Event::LookedUp(Finding::Differs), Event::RailUnknown { mismatch: true }] {
+    for evidence in
+        [confirmed(), found, Event::LookedUp(Finding::Differs), Event::RailUnknown { group: 1, mismatch: true }]
+    {
         for before in &unpaid {
             contradicted(before, evidence.clone());
         }
     }
     let executed = payment(Status::Executed, Phase::Confirmed);
     let refusal = Event::LookedUp(Finding::FoundRefused { code: "closed".to_owned() });
-    let another = Event::RailConfirmed { transfer_id: "tr-2".to_owned() };
+    let another = Event::RailConfirmed { group: 1, transfer_id: "tr-2".to_owned() };
     for evidence in [refusal, another, Event::LookedUp(Finding::Differs), declined()] {
         contradicted(&executed, evidence);
     }
@@ -554,7 +556,8 @@ fn the_agents_wish_is_followed_only_where_the_policy_allows_it() {
 
 #[test]
 fn a_busy_wait_is_impossible_every_step_at_the_rail_puts_the_next_one_later() {
-    let events = [not_sent(), Event::RailUnknown { mismatch: false }, not_found(), Event::LookedUp(Finding::Differs)];
+    let events =
+        [not_sent(), Event::RailUnknown { group: 1, mismatch: false }, not_found(), Event::LookedUp(Finding::Differs)];
     for before in [intended(), unknown()] {
         for event in events.clone() {
             let it = after(&before, event.clone());
@@ -579,4 +582,73 @@ fn a_payment_wakes_for_the_first_of_what_is_due() {
     assert_eq!(next_wake(&open), open.notice.check_at);
     open.notice.check_at = None;
     assert_eq!(next_wake(&open), Some(EXPIRES_AT));
+}
+
+/// A payment in its second attempt group, one attempt out, asked about since.
+fn second_group() -> Payment {
+    let mut it = unknown();
+    it.execution.group = 2;
+    it
+}
+
+#[test]
+fn an_outcome_under_another_key_moves_nothing_but_the_rails_word_that_it_paid() {
+    let before = second_group();
+    let stale = [
+        Event::RailNotSent { group: 1, retry_after: None },
+        Event::RailRefused { group: 1, code: "declined".to_owned() },
+        Event::RailUnknown { group: 1, mismatch: false },
+        Event::RailUnknown { group: 1, mismatch: true },
+    ];
+    for event in stale {
+        assert_eq!(after(&before, event.clone()), before, "{event:?}");
+    }
+    let paid = after(&before, Event::RailConfirmed { group: 1, transfer_id: "tr-1".to_owned() });
+    assert_eq!(paid.status, Status::Executed);
+    assert!(paid.attention.contains(&Attention::AttestationContradicted), "both keys may have paid");
+    let paid = after(&before, Event::RailConfirmed { group: 2, transfer_id: "tr-2".to_owned() });
+    assert_eq!((paid.status, paid.attention.len()), (Status::Executed, 0));
+}
+
+#[test]
+fn an_attested_payment_does_nothing_until_the_rail_was_asked() {
+    let late = NOW.plus_micros(100 * HOUR);
+    let mut attested = after_at(&unknown(), Event::AttestedNotExecuted, late);
+    assert!(attested.unasked() && !attested.nothing_sent());
+    assert_eq!((attested.execution.group, attested.execution.phase), (2, Phase::Unknown));
+    assert_eq!(attested.doubtful_key(), attested.execution_key().replace(":g2", ":g1"));
+    assert_eq!(execution_step(&attested, late), ExecutionStep::LookUp);
+    assert_eq!(after_at(&attested, Event::Deadline, late), attested, "its time may have run out, but not its doubt");
+    for event in
+        [Event::ExecutionIntended, Event::SendStarted, Event::Superseded, Event::Held, Event::AttestedNotExecuted]
+    {
+        refused(&attested, event, late);
+    }
+    let found = after_at(&attested, Event::LookedUp(Finding::Found { transfer_id: "tr-1".to_owned() }), late);
+    assert_eq!((found.status, found.attention.contains(&Attention::AttestationContradicted)), (Status::Executed, true));
+    for finding in [Finding::Inconclusive, Finding::Differs] {
+        let still = after_at(&attested, Event::LookedUp(finding.clone()), late);
+        assert!(still.unasked() && still.execution.next_at > Some(late), "{finding:?}");
+    }
+    let nothing = after_at(&attested, Event::LookedUp(Finding::NotFound), late);
+    assert_eq!((nothing.status, nothing.execution.phase), (Status::Signed, Phase::None));
+    assert_eq!(execution_step(&nothing, late), ExecutionStep::Start, "the quorum is verified again first");
+    attested.execution.cancel_requested_at = Some(late);
+    assert_eq!(after_at(&attested, Event::LookedUp(Finding::NotFound), late).status, Status::Cancelled);
+}
+
+#[test]
+fn an_earlier_key_that_paid_ends_a_payment_wherever_its_new_key_is() {
+    for status in
+        [Status::Created, Status::AwaitingSigner, Status::SignerUnreachable, Status::NeedManual, Status::Signed]
+    {
+        let mut before = payment(status, Phase::None);
+        before.execution.group = 2;
+        let paid = after(&before, Event::RailConfirmed { group: 1, transfer_id: "tr-1".to_owned() });
+        assert_eq!((paid.status, paid.execution.phase), (Status::Executed, Phase::Confirmed), "{status:?}");
+        before.execution.group = 1;
+        let odd = after(&before, Event::RailConfirmed { group: 1, transfer_id: "tr-1".to_owned() });
+        assert_eq!(odd.status, status, "nothing was sent");
+        assert!(odd.attention.contains(&Attention::TerminalContradiction));
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use countersign::domain::{
     Asker, Event, ExecutionStep, Finding, Payment, Phase, Reach, SignerTrouble, Stage, Standing, Status, Timestamp,
-    apply, execution_step, may_resend, next_wake,
+    apply, broken_by, execution_step, may_resend, next_wake,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -61,10 +61,10 @@ fn any_event() -> impl Strategy<Value = Event> {
         1 => Just(Event::QuorumLost { reason: "lost".to_owned(), policy: Box::new(quorum_of(1, &["ana"])), document: "{}".to_owned(), digest: "d".to_owned() }),
         6 => Just(Event::ExecutionIntended),
         6 => Just(Event::SendStarted),
-        1 => transfer().prop_map(|transfer_id| Event::RailConfirmed { transfer_id }),
-        1 => Just(Event::RailRefused { code: "declined".to_owned() }),
-        3 => Just(Event::RailNotSent { retry_after: None }),
-        3 => any::<bool>().prop_map(|mismatch| Event::RailUnknown { mismatch }),
+        1 => transfer().prop_map(|transfer_id| Event::RailConfirmed { group: 1, transfer_id }),
+        1 => Just(Event::RailRefused { group: 1, code: "declined".to_owned() }),
+        3 => Just(Event::RailNotSent { group: 1, retry_after: None }),
+        3 => any::<bool>().prop_map(|mismatch| Event::RailUnknown { group: 1, mismatch }),
         6 => finding.prop_map(Event::LookedUp),
         1 => any::<bool>().prop_map(|done| Event::CloseTold { done }),
     ]
@@ -89,6 +89,10 @@ struct Told<'a>(&'a Event, &'a Payment);
 fn check_step(before: &Payment, event: &Event, after: &Payment, now: Timestamp) {
     // Rendered only where something is broken.
     let told = Told(event, before);
+    let changed = after.version != before.version;
+    // Here people decide nothing and the quorum is what the event says.
+    let broken = if changed { broken_by(before, after) } else { None };
+    assert!(broken.is_none(), "{broken:?}: {told:?} → {after:?}");
     let ended = before.status.is_terminal();
     assert!(!ended || after.status == before.status, "an end absorbs: {told:?}");
     assert!(!ended || after.execution.phase == before.execution.phase, "an end absorbs: {told:?}");
@@ -321,7 +325,7 @@ impl World {
                 // Told only by the attempt itself, once, and only where it is true.
                 if let Some((_, letter @ Letter::InFlight, told @ false)) = self.letters.get_mut(which) {
                     (*letter, *told) = (Letter::Gone, true);
-                    self.take(&Event::RailNotSent { retry_after: None });
+                    self.take(&Event::RailNotSent { group: 1, retry_after: None });
                 }
             }
             Happening::Reported(which) => {
@@ -329,15 +333,15 @@ impl World {
                     *told = true;
                     let answer = *answer;
                     self.take(&match answer {
-                        Answer::Paid => Event::RailConfirmed { transfer_id: "tr-1".to_owned() },
-                        Answer::Refused => Event::RailRefused { code: "declined".to_owned() },
+                        Answer::Paid => Event::RailConfirmed { group: 1, transfer_id: "tr-1".to_owned() },
+                        Answer::Refused => Event::RailRefused { group: 1, code: "declined".to_owned() },
                     });
                 }
             }
             Happening::InDoubt(which) => {
                 if let Some((.., told @ false)) = self.letters.get_mut(which) {
                     *told = true;
-                    self.take(&Event::RailUnknown { mismatch: false });
+                    self.take(&Event::RailUnknown { group: 1, mismatch: false });
                 }
             }
             Happening::Sees => self.seen = (!self.letters.is_empty()).then(|| self.look()),

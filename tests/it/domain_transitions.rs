@@ -14,7 +14,7 @@ use crate::harness::payments::{
 ///
 /// `=` nothing changes · `~` state and phase stay, something is noted · `>X` becomes X · `!CODE` refused ·
 /// `+A` attention: C contradiction, M mismatch, W resend window closed,
-/// B context budget spent.
+/// B context budget spent, I invariant broken.
 /// The executing columns have one attempt out; in UNKNOWN the rail was asked since.
 const TABLE: &str = "
                                   | CREATED   AWAITING  UNREACH   MANUAL    SIGNED    INTENDED   UNKNOWN   | EXECUTED REJECTED EXPIRED CANCELLED FAILED
@@ -70,7 +70,7 @@ released, held                    | ~         ~         ~         ~         ~   
 attested as executed              | !ARG      !ARG      !ARG      !ARG      !ARG      !ARG       >EXECUTED | !TERM    !TERM    !TERM   !TERM     !TERM
 attested as executed, held        | >EXECUTED >EXECUTED >EXECUTED >EXECUTED >EXECUTED >EXECUTED  >EXECUTED | !TERM    !TERM    !TERM   !TERM     !TERM
 attested as not executed          | !ARG      !ARG      !ARG      !ARG      !ARG      !ARG       !WAIT     | !TERM    !TERM    !TERM   !TERM     !TERM
-attested as not executed, settled | !ARG      !ARG      !ARG      !ARG      !ARG      !ARG       >SIGNED   | !TERM    !TERM    !TERM   !TERM     !TERM
+attested as not executed, settled | !ARG      !ARG      !ARG      !ARG      !ARG      !ARG       ~         | !TERM    !TERM    !TERM   !TERM     !TERM
 another signer is asked           | ~         ~         ~         ~         =         =          =         | !TERM    !TERM    !TERM   !TERM     !TERM
 another signer is asked, held     | !HOLD     !HOLD     !HOLD     !HOLD     =         =          =         | !TERM    !TERM    !TERM   !TERM     !TERM
 intent                            | !BUSY     !BUSY     !BUSY     !BUSY     >INTENDED !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
@@ -97,6 +97,7 @@ look-up: nothing                  | =         =         =         =         =   
 look-up: nothing, at resend_until | =         =         =         =         =         >UNKNOWN+W ~+W       | =        =        =       =         =
 look-up: no answer                | =         =         =         =         =         >UNKNOWN   ~         | =        =        =       =         =
 context budget spent              | ~+B       ~+B       ~+B       ~+B       ~+B       ~+B        ~+B       | =        =        =       =         =
+invariant broken                  | ~+I       ~+I       ~+I       ~+I       ~+I       ~+I        ~+I       | ~+I      ~+I      ~+I     ~+I       ~+I
 signer service told               | =         =         =         =         ~         ~          ~         | ~        ~        ~       ~         ~
 signer service not told           | =         =         =         =         ~         ~          ~         | ~        ~        ~       ~         ~
 ";
@@ -183,18 +184,19 @@ fn row(name: &str) -> Row {
         "policy denies" => Event::PolicyDenied { reason: "policy_denied".to_owned() },
         "intent" => Event::ExecutionIntended,
         "resend" => Event::SendStarted,
-        "rail confirms" => Event::RailConfirmed { transfer_id: transfer("tr-1") },
-        "rail confirms another transfer" => Event::RailConfirmed { transfer_id: transfer("tr-2") },
-        "rail refuses" => Event::RailRefused { code: "insufficient_funds".to_owned() },
-        "not sent" => Event::RailNotSent { retry_after: None },
-        "rail in doubt" => Event::RailUnknown { mismatch: false },
-        "rail answers of something else" => Event::RailUnknown { mismatch: true },
+        "rail confirms" => Event::RailConfirmed { group: 1, transfer_id: transfer("tr-1") },
+        "rail confirms another transfer" => Event::RailConfirmed { group: 1, transfer_id: transfer("tr-2") },
+        "rail refuses" => Event::RailRefused { group: 1, code: "insufficient_funds".to_owned() },
+        "not sent" => Event::RailNotSent { group: 1, retry_after: None },
+        "rail in doubt" => Event::RailUnknown { group: 1, mismatch: false },
+        "rail answers of something else" => Event::RailUnknown { group: 1, mismatch: true },
         "look-up: found" => Event::LookedUp(Finding::Found { transfer_id: transfer("tr-1") }),
         "look-up: refused" => Event::LookedUp(Finding::FoundRefused { code: "account_closed".to_owned() }),
         "look-up: something else" => Event::LookedUp(Finding::Differs),
         "look-up: nothing" => Event::LookedUp(Finding::NotFound),
         "look-up: no answer" => Event::LookedUp(Finding::Inconclusive),
         "context budget spent" => Event::ContextSpent,
+        "invariant broken" => Event::InvariantBroken,
         "signer service told" => Event::CloseTold { done: true },
         "signer service not told" => Event::CloseTold { done: false },
         other => panic!("{other:?} is no event"),
@@ -237,21 +239,22 @@ fn variant(event: &Event) -> &'static str {
         Event::RailConfirmed { .. } => "rail confirmed",
         Event::RailRefused { .. } => "rail refused",
         Event::RailNotSent { .. } => "rail not sent",
-        Event::RailUnknown { mismatch: false } => "rail unknown",
-        Event::RailUnknown { mismatch: true } => "rail mismatch",
+        Event::RailUnknown { mismatch: false, .. } => "rail unknown",
+        Event::RailUnknown { mismatch: true, .. } => "rail mismatch",
         Event::LookedUp(Finding::Found { .. }) => "found",
         Event::LookedUp(Finding::FoundRefused { .. }) => "found refused",
         Event::LookedUp(Finding::Differs) => "differs",
         Event::LookedUp(Finding::NotFound) => "not found",
         Event::LookedUp(Finding::Inconclusive) => "inconclusive",
         Event::ContextSpent => "context spent",
+        Event::InvariantBroken => "invariant broken",
         Event::CloseTold { done: true } => "told",
         Event::CloseTold { done: false } => "not told",
     }
 }
 
 /// What [`variant`] can say.
-const VARIANTS: usize = 40;
+const VARIANTS: usize = 41;
 
 /// The rows of the table: the event's words and one cell a column.
 fn rows() -> Vec<(&'static str, Vec<&'static str>)> {
@@ -300,6 +303,8 @@ fn outcome(before: &Payment, row: &Row, told: &str) -> String {
             Attention::RefusedWhileUnknown => "+R",
             Attention::CancelWhileUnknown => "+X",
             Attention::ContextBudgetSpent => "+B",
+            Attention::InvariantBroken => "+I",
+            Attention::AttestationContradicted => "+A",
         });
     }
     words

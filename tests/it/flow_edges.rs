@@ -289,3 +289,25 @@ async fn a_call_without_arguments_is_one_with_none() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn past_its_deadline_a_call_is_answered_and_what_it_began_goes_on() {
+    // The answer is due half a second before the gate ends the call.
+    let wishes = Wishes::default().patient().config(|config| config.server.call_deadline_ms = 1_500);
+    each_with(wishes, async |app: &mut App| {
+        app.create("order-1").await;
+        app.signer.once("/notify", Weather::Slow(2_500));
+        let answer = app.notify("order-1").await;
+        assert!(answer.is_error, "{}", answer.body);
+        assert_eq!((answer.code().as_str(), &answer.body["retryable"]), ("DEADLINE_EXCEEDED", &json!(true)));
+        for _ in 0..200 {
+            if app.status("order-1").await.status() == "AWAITING_SIGNER" {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(app.status("order-1").await.status(), "AWAITING_SIGNER", "nobody waited, and it was recorded");
+        assert_eq!(app.signer.count("POST", "/notify"), 1);
+    })
+    .await;
+}

@@ -387,7 +387,7 @@ async fn a_worker_that_panics_in_an_execution_leaves_work_that_another_finishes(
         let payment = app.signed("order-1").await;
         let rail = Arc::new(ScriptedRail::new(app.real_rail(), Execution::Panics));
         let other = app.another(Some(Arc::clone(&rail) as _)).await;
-        assert!(tokio::spawn(async move { other.tick().await }).await.unwrap_err().is_panic());
+        assert_eq!(other.tick().await.unwrap().failed, 1);
         app.pass(Duration::from_secs(16)).await;
         assert_eq!(app.status("order-1").await.status(), "EXECUTED");
         assert_eq!(app.executions(&payment).await, 1);

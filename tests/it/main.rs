@@ -13,6 +13,8 @@
 )]
 
 mod bad_input;
+mod bench_journal;
+mod chaos;
 mod crash_matrix;
 mod desk_audit;
 mod desk_hands;
@@ -20,6 +22,7 @@ mod desk_keys;
 mod desk_limits;
 mod desk_policy;
 mod desk_processes;
+mod domain_invariants;
 mod domain_outcomes;
 mod domain_policy;
 mod domain_properties;
@@ -36,6 +39,7 @@ mod flow_edges;
 mod flow_execution;
 mod flow_main;
 mod flow_store;
+mod flow_stuck;
 mod flow_unreachable;
 mod harness;
 mod ingress;

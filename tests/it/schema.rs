@@ -8,7 +8,7 @@ use crate::harness::database::{Raw, TestDatabase, TestEngine, engines};
 use crate::store::sample::{full, insert, payment};
 
 /// The columns that may be NULL, all read as `Option`: the SQLite driver reads NULL into a number as 0.
-const NULLABLE: [&str; 13] = [
+const NULLABLE: [&str; 14] = [
     "effects.settled_at",
     "outbox.delivered_at",
     "outbox.next_at",
@@ -19,6 +19,7 @@ const NULLABLE: [&str; 13] = [
     "payments.last_send_at",
     "payments.next_wake_at",
     "payments.notify_at",
+    "payments.parked_at",
     "payments.resend_until",
     "payments.tell_at",
     "signer_keys.revoked_at",
@@ -244,7 +245,7 @@ async fn fill(db: &TestDatabase) {
 fn arguments(name: &str) -> &'static str {
     match name {
         "due" => "",
-        "claim" => "'node', 'lse_1', 1900000000000000, 1800000000000001, 16",
+        "claim" => "'node', 'lse_1', 1900000000000000, 1800000000000001, 16, ',busy,'",
         "by id" => "'tenant-1', 'pay_x'",
         "by order" => "'tenant-1', 'o17'",
         "list of an agent" => "'tenant-1', 'agent-1', '', 'q', 20",

@@ -47,10 +47,22 @@ pub(super) struct Cast {
     repeated: AtomicU32,
 }
 
+/// How often coming in is tried again: a wrong address or token should show soon.
+const ENTRIES: u32 = 5;
+
 impl Cast {
     /// Connects each player.
     pub(super) async fn enter(entry: Entry<'_>) -> Result<Self, CommandFault> {
-        let connect = async |token: &str| McpClient::connect(entry.url, token).await.map_err(failed);
+        let connect = async |token: &str| {
+            for _ in 0..entry.repeats.min(ENTRIES) {
+                match McpClient::connect(entry.url, token).await {
+                    Ok(client) => return Ok(client),
+                    Err(fault) => tracing::info!(error = %fault, "repeated"),
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            McpClient::connect(entry.url, token).await.map_err(failed)
+        };
         Ok(Self {
             agent: connect(entry.agent).await?,
             signer: connect(entry.signer).await?,

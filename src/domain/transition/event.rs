@@ -137,23 +137,31 @@ pub enum Event {
     ExecutionIntended,
     /// Another attempt under the same key is being written.
     SendStarted,
-    /// The rail confirmed.
+    /// The rail confirmed an attempt under the key of `group`.
     RailConfirmed {
+        /// The attempt group of the key that was sent.
+        group: i64,
         /// The rail's id.
         transfer_id: String,
     },
     /// The rail refused this attempt.
     RailRefused {
+        /// The attempt group of the key that was sent.
+        group: i64,
         /// Its code.
         code: String,
     },
     /// Provably no byte of this attempt left, or the rail says it was not processed.
     RailNotSent {
+        /// The attempt group of the key that was to be sent.
+        group: i64,
         /// How long the rail asks to be left alone.
         retry_after: Option<Duration>,
     },
     /// Anything else.
     RailUnknown {
+        /// The attempt group of the key that was sent.
+        group: i64,
         /// Whether the answer spoke of another payment or amount.
         mismatch: bool,
     },
@@ -177,6 +185,8 @@ pub enum Event {
     },
     /// Its agent's context budget is used up.
     ContextSpent,
+    /// A change would have broken what must hold.
+    InvariantBroken,
     /// The signer service was told of the end, or that was tried.
     CloseTold {
         /// Whether it now knows.

@@ -19,8 +19,8 @@ use super::refusal::Refusal;
 use super::time::Timestamp;
 use person::{attest_executed, attest_not_executed, hold, reassign, release, supersede};
 use rail::{
-    confirmed, differs, execution_intended, found_refused, in_doubt, looked_up, not_sent, policy_denied, quorum_lost,
-    refused, send_started,
+    confirmed, differs, execution_intended, found_refused, in_doubt, looked_up, not_sent, not_there, policy_denied,
+    quorum_lost, refused, send_started,
 };
 use signing::{Decided, cancel, deadline, decided, notified, notify_requested, notify_started, reached, registered};
 
@@ -108,21 +108,24 @@ pub fn apply(payment: &Payment, event: Event, moment: &Moment<'_>) -> Result<App
         }
         Event::ExecutionIntended => execution_intended(&mut next, moment)?,
         Event::SendStarted => send_started(&mut next, moment)?,
-        Event::RailConfirmed { transfer_id } | Event::LookedUp(Finding::Found { transfer_id }) => {
-            confirmed(&mut next, transfer_id);
-        }
-        Event::RailRefused { code } => refused(&mut next, code, moment),
-        Event::RailNotSent { retry_after } => not_sent(&mut next, retry_after, moment),
-        Event::RailUnknown { mismatch: true } => {
+        Event::RailConfirmed { transfer_id, group } => confirmed(&mut next, transfer_id, Some(group)),
+        Event::LookedUp(Finding::Found { transfer_id }) => confirmed(&mut next, transfer_id, None),
+        // An outcome speaks of its own key: it says nothing about attempts under another.
+        Event::RailRefused { group, .. } | Event::RailNotSent { group, .. } | Event::RailUnknown { group, .. }
+            if group != next.execution.group => {}
+        Event::RailRefused { code, .. } => refused(&mut next, code, moment),
+        Event::RailNotSent { retry_after, .. } => not_sent(&mut next, retry_after, moment),
+        Event::RailUnknown { mismatch: true, .. } => {
             differs(&mut next);
             in_doubt(&mut next, None, moment);
         }
-        Event::RailUnknown { mismatch: false } => in_doubt(&mut next, None, moment),
+        Event::RailUnknown { mismatch: false, .. } => in_doubt(&mut next, None, moment),
         Event::LookedUp(Finding::FoundRefused { code }) => found_refused(&mut next, code),
         Event::LookedUp(Finding::Differs) => {
             differs(&mut next);
             looked_up(&mut next, None, moment);
         }
+        Event::LookedUp(Finding::NotFound) if next.unasked() => not_there(&mut next, moment),
         Event::LookedUp(Finding::NotFound) => {
             let attention = if next.execution.cancel_requested_at.is_some() {
                 Some(Attention::CancelWhileUnknown)
@@ -139,6 +142,7 @@ pub fn apply(payment: &Payment, event: Event, moment: &Moment<'_>) -> Result<App
             Stage::Open | Stage::Signed => drop(next.attention.insert(Attention::ContextBudgetSpent)),
             Stage::Ended => {}
         },
+        Event::InvariantBroken => drop(next.attention.insert(Attention::InvariantBroken)),
         Event::Superseded => supersede(&mut next)?,
         Event::Held => hold(&mut next, moment)?,
         Event::Released => release(&mut next, moment)?,

@@ -75,8 +75,8 @@ pub(super) fn attest_executed(next: &mut Payment, reference: String) -> Result<(
 
 /// People attest that the money did not move: a new attempt group, under a key the rail has never seen.
 ///
-/// Not before the rail's key lifetime and read lag have passed since the last attempt: until then that
-/// attempt may still arrive, and two keys would pay twice.
+/// Not before the last attempt can no longer arrive: until then two keys would pay twice. And people err:
+/// the payment stays in doubt, and nothing is sent or called off, until the rail has been asked once more.
 pub(super) fn attest_not_executed(next: &mut Payment, moment: &Moment<'_>) -> Result<(), Refusal> {
     match next.status.stage() {
         Stage::Ended => return Err(terminal(next)),
@@ -95,23 +95,29 @@ pub(super) fn attest_not_executed(next: &mut Payment, moment: &Moment<'_>) -> Re
             .about(next.reference()));
         }
     }
+    if next.unasked() {
+        return Err(blocked(
+            next,
+            "that is attested already; the rail is being asked once more before anything is sent",
+        ));
+    }
     let safe_at = next.execution.last_send_at.map(|sent| sent.plus(moment.timing.settle_after));
     if let Some(wait) = safe_at.filter(|at| *at > moment.now) {
         let millis = u64::try_from(wait.since(moment.now).as_millis()).unwrap_or(u64::MAX);
-        return Err(blocked(
-            next,
-            "the last attempt may still arrive: attest after the rail's key lifetime and read lag have passed",
-        )
-        .after_ms(millis));
+        return Err(blocked(next, "the last attempt may still arrive at the rail; attest when that can no longer be")
+            .after_ms(millis));
     }
-    if next.execution.cancel_requested_at.is_some() {
-        call_off(next);
-        return Ok(());
-    }
-    let group = next.execution.group.saturating_add(1);
-    next.execution = Execution { group, next_at: Some(moment.now), ..Execution::default() };
+    next.execution = Execution {
+        group: next.execution.group.saturating_add(1),
+        phase: Phase::Unknown,
+        next_at: Some(moment.now),
+        cancel_requested_at: next.execution.cancel_requested_at,
+        ..Execution::default()
+    };
     // The others spoke of the group before.
-    next.attention.retain(|reason| matches!(reason, Attention::TerminalContradiction | Attention::ContextBudgetSpent));
+    next.attention.retain(|reason| {
+        matches!(reason, Attention::TerminalContradiction | Attention::ContextBudgetSpent | Attention::InvariantBroken)
+    });
     Ok(())
 }
 

@@ -90,21 +90,24 @@ pub(super) fn start_send(next: &mut Payment, moment: &Moment<'_>) {
     next.execution.next_at = Some(moment.now.plus(moment.timing.lease));
 }
 
-pub(super) fn confirmed(next: &mut Payment, transfer_id: String) {
+/// The rail's word that the money moved, for an attempt of `group` or, by a look-up, of any.
+pub(super) fn confirmed(next: &mut Payment, transfer_id: String, group: Option<i64>) {
+    let earlier = group.is_some_and(|group| group < next.execution.group)
+        || (group.is_none() && next.execution.group > 1 && next.execution.sends == 0);
     match next.status {
         Status::Signed => match next.execution.phase {
-            Phase::Intended | Phase::Unknown => {
-                next.status = Status::Executed;
-                next.reason.clear();
-                next.execution.phase = Phase::Confirmed;
-                next.execution.transfer_id = transfer_id;
-            }
+            Phase::Intended | Phase::Unknown => carried_out(next, transfer_id, earlier),
+            Phase::None if earlier => carried_out(next, transfer_id, earlier),
             Phase::None | Phase::Confirmed | Phase::Refused => contradict(next),
         },
         Status::Executed => {
             if next.execution.transfer_id != transfer_id {
                 contradict(next);
             }
+        }
+        // A new round is being signed under a new key, but the old one has paid.
+        Status::Created | Status::AwaitingSigner | Status::SignerUnreachable | Status::NeedManual if earlier => {
+            carried_out(next, transfer_id, earlier);
         }
         Status::Created
         | Status::AwaitingSigner
@@ -114,6 +117,17 @@ pub(super) fn confirmed(next: &mut Payment, transfer_id: String) {
         | Status::Expired
         | Status::Cancelled
         | Status::Failed => contradict(next),
+    }
+}
+
+/// `earlier`: by an attempt that two people attested never to have been carried out.
+fn carried_out(next: &mut Payment, transfer_id: String, earlier: bool) {
+    next.status = Status::Executed;
+    next.reason.clear();
+    next.execution.phase = Phase::Confirmed;
+    next.execution.transfer_id = transfer_id;
+    if earlier {
+        next.attention.insert(Attention::AttestationContradicted);
     }
 }
 
@@ -195,6 +209,17 @@ pub(super) fn in_doubt(next: &mut Payment, attention: Option<Attention>, moment:
     next.execution.phase = Phase::Unknown;
     next.attention.extend(attention);
     next.execution.next_at = Some(moment.query_at(next.execution.queries).max(moment.now.plus(moment.timing.read_lag)));
+}
+
+/// The rail, asked once more before the first attempt under a new key, has nothing.
+pub(super) fn not_there(next: &mut Payment, moment: &Moment<'_>) {
+    if next.execution.cancel_requested_at.is_some() {
+        call_off(next);
+        return;
+    }
+    next.execution.phase = Phase::None;
+    next.execution.queries = 0;
+    next.execution.next_at = Some(moment.now);
 }
 
 pub(super) fn looked_up(next: &mut Payment, attention: Option<Attention>, moment: &Moment<'_>) {

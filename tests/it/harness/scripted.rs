@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use countersign::journal::ports::{
-    Answer, Lookup, Notified, Outcome, RailCaps, RailPort, RailReceipt, Recorded, Registered, Registration, SignLink,
-    SignerPort, SignerStatus, Transfer,
+    Answer, Cause, Lookup, Notified, Outcome, RailCaps, RailPort, RailReceipt, Recorded, Registered, Registration,
+    SignLink, SignerPort, SignerStatus, Transfer, Trouble,
 };
 use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
@@ -19,6 +19,8 @@ pub(crate) enum Execution {
     NeverSends,
     /// The money moves at once; the answer comes when [`ScriptedRail::answer`] is called.
     AnswersWhenTold,
+    /// Nothing is sent; that its time had passed is said when [`ScriptedRail::answer`] is called.
+    SendsTooLate,
     /// The thread panics.
     Panics,
 }
@@ -82,6 +84,11 @@ impl RailPort for ScriptedRail {
                     self.reached.add_permits(1);
                     self.told.acquire().await.unwrap().forget();
                     outcome
+                }
+                Execution::SendsTooLate => {
+                    self.reached.add_permits(1);
+                    self.told.acquire().await.unwrap().forget();
+                    Outcome::NotSent(Trouble::of(Cause::TooLate))
                 }
                 Execution::Panics => panic!("the scripted rail was told to panic"),
             }

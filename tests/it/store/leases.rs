@@ -15,7 +15,7 @@ const LEASE: i64 = 15 * SECOND;
 async fn claim(store: &Store, owner: &str, token: &LeaseToken, limit: i64) -> Vec<Lease> {
     let mut tx = store.begin().await.unwrap();
     let until = tx.now().plus_micros(LEASE);
-    let leases = tx.claim_due(owner, token, until, limit).await.unwrap();
+    let leases = tx.claim_due(owner, token, until, limit, &[]).await.unwrap();
     tx.commit().await.unwrap();
     leases
 }
@@ -104,7 +104,7 @@ async fn a_payment_is_due_at_its_instant_and_not_before() {
         later.notice.next_at = Some(tx.now().plus_micros(1));
         assert!(tx.insert_payment(&now).await.unwrap() && tx.insert_payment(&later).await.unwrap());
         let until = tx.now().plus_micros(LEASE);
-        let leases = tx.claim_due("node", &token(1), until, 9).await.unwrap();
+        let leases = tx.claim_due("node", &token(1), until, 9, &[]).await.unwrap();
         assert_eq!(ids(&leases), ids_of(&[&now]), "{engine}");
         assert_eq!(leases[0].claimed_at, tx.now(), "{engine}");
     }
@@ -123,6 +123,8 @@ async fn a_lease_ends_at_its_instant() {
             assert_eq!(claimed, free, "{engine}: {rest}");
             let lease = Lease {
                 payment_id: sample.terms.payment_id.to_string(),
+                tenant: sample.terms.tenant.to_string(),
+                claims: 1,
                 token: token(if free { 2 } else { 1 }),
                 claimed_at: tx.now(),
             };
@@ -132,7 +134,7 @@ async fn a_lease_ends_at_its_instant() {
                 "{engine}: {rest}: an ended lease is not renewed"
             );
             assert_eq!(
-                tx.claim_due("c", &token(3), until, 9).await.unwrap().len(),
+                tx.claim_due("c", &token(3), until, 9, &[]).await.unwrap().len(),
                 usize::from(free),
                 "{engine}: {rest}"
             );

@@ -1,7 +1,7 @@
 //! Pages of payments: whole, in order, and one tenant's only.
 
 use countersign::domain::{Attention, Payment, Phase, Status};
-use countersign::store::{Listing, Store};
+use countersign::store::{Listing, Store, Stuck};
 
 use super::sample::{at, bare, insert, of, payment, read};
 use crate::harness::database::{TestDatabase, engines};
@@ -10,14 +10,20 @@ fn orders(payments: &[Payment]) -> Vec<&str> {
     payments.iter().map(|payment| payment.terms.order_id.as_str()).collect()
 }
 
+fn stuck(rows: &[Stuck]) -> Vec<&str> {
+    rows.iter().map(|row| row.order_id.as_str()).collect()
+}
+
 /// Every page of a listing, read to its end.
 async fn pages(store: &Store, tenant: &str, mut listing: Listing) -> Vec<Vec<Payment>> {
     let mut pages = Vec::new();
     loop {
         let page = store.read().await.unwrap().payments(tenant, &listing).await.unwrap();
-        let Some(last) = page.last() else { return pages };
-        listing.before = last.terms.payment_id.to_string();
-        pages.push(page);
+        pages.push(page.payments);
+        match page.next {
+            Some(last) => listing.before = last,
+            None => return pages,
+        }
     }
 }
 
@@ -66,10 +72,14 @@ async fn what_accepts_decisions_is_listed_from_the_oldest() {
         assert!(insert(db.store(), &of("other", "a", "theirs")).await);
         let mut session = db.store().read().await.unwrap();
         let first = session.open_payments("acme", "", 3).await.unwrap();
-        assert_eq!(orders(&first), ["CREATED", "AWAITING_SIGNER", "SIGNER_UNREACHABLE"], "{engine}");
-        let after = first[2].terms.payment_id.as_str();
-        assert_eq!(orders(&session.open_payments("acme", after, 3).await.unwrap()), ["NEED_MANUAL"], "{engine}");
-        assert_eq!(orders(&session.open_payments("other", "", 3).await.unwrap()), ["theirs"], "{engine}");
+        assert_eq!(orders(&first.payments), ["CREATED", "AWAITING_SIGNER", "SIGNER_UNREACHABLE"], "{engine}");
+        let after = first.next.as_deref().unwrap();
+        assert_eq!(
+            orders(&session.open_payments("acme", after, 3).await.unwrap().payments),
+            ["NEED_MANUAL"],
+            "{engine}"
+        );
+        assert_eq!(orders(&session.open_payments("other", "", 3).await.unwrap().payments), ["theirs"], "{engine}");
     }
 }
 
@@ -92,10 +102,10 @@ async fn what_needs_a_person_is_listed_whatever_the_reason() {
         }
         let mut session = db.store().read().await.unwrap();
         let first = session.attention("acme", "", 2).await.unwrap();
-        assert_eq!(orders(&first), ["manual", "contradicted"], "{engine}");
-        let after = first[1].terms.payment_id.as_str();
-        assert_eq!(orders(&session.attention("acme", after, 2).await.unwrap()), ["unknown"], "{engine}");
-        assert_eq!(orders(&session.attention("other", "", 9).await.unwrap()), ["theirs"], "{engine}");
+        assert_eq!(stuck(&first), ["manual", "contradicted"], "{engine}");
+        let after = first[1].payment_id.as_str();
+        assert_eq!(stuck(&session.attention("acme", after, 2).await.unwrap()), ["unknown"], "{engine}");
+        assert_eq!(stuck(&session.attention("other", "", 9).await.unwrap()), ["theirs"], "{engine}");
     }
 }
 

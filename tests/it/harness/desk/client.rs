@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use countersign::ambient::{Clock as _, SystemClock};
@@ -38,6 +39,8 @@ pub(crate) struct Callers {
     pub(super) serves: Vec<String>,
     pub(super) rail: String,
     pub(super) signer: String,
+    /// Calls that had to be repeated.
+    pub(super) repeats: AtomicU64,
 }
 
 impl Callers {
@@ -81,6 +84,7 @@ impl Callers {
             if Instant::now() > deadline {
                 break;
             }
+            self.repeats.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(Duration::from_millis(30)).await;
         }
         panic!("nobody answered {tool} {arguments}; the last answer is {last:?}");
@@ -119,18 +123,46 @@ impl Callers {
         }
     }
 
+    /// `finance-1` rejects an order.
+    pub(crate) async fn reject(&self, order: &str) -> Answer {
+        let token = self.token("finance-1", Role::Signer);
+        let words = json!({"order_id": order, "decision": "reject", "reason": "not ours"});
+        let approval = self.insist(&token, "get_approval", words).await;
+        let to_sign = &approval.body["to_sign"][0]["decision_document"];
+        let Some(document) = to_sign.as_str() else { return approval };
+        let key = &self.keys["finance-1"];
+        let jws = sign_detached(key, &key_id_of(&key.public()), document).unwrap();
+        let arguments = json!({"order_id": order, "signature": jws, "reason": "not ours"});
+        self.insist(&token, "reject_signing", arguments).await
+    }
+
+    /// How many calls had to be repeated.
+    pub(crate) fn repeated(&self) -> u64 {
+        self.repeats.load(Ordering::Relaxed)
+    }
+
     /// Tells the rail to misbehave.
     pub(crate) async fn faults(&self, faults: Value) {
+        assert!(self.try_faults(faults.clone()).await, "the rail does not take {faults}");
+    }
+
+    /// The same, where the rail may be away.
+    pub(crate) async fn try_faults(&self, faults: Value) -> bool {
         let url = format!("http://{}/sandbox/faults", self.rail);
-        let answer = self.http.put(url).bearer_auth(RAIL_API_KEY).json(&faults).send().await.unwrap();
-        assert!(answer.status().is_success(), "{faults}: {}", answer.status());
+        let answer = self.http.put(url).bearer_auth(RAIL_API_KEY).json(&faults).send().await;
+        answer.is_ok_and(|answer| answer.status().is_success())
     }
 
     /// Sets whether a person can be reached.
     pub(crate) async fn presence(&self, person: &str, online: bool) {
+        assert!(self.try_presence(person, online).await, "the signer service does not take it");
+    }
+
+    /// The same, where the signer service may be away.
+    pub(crate) async fn try_presence(&self, person: &str, online: bool) -> bool {
         let url = format!("http://{}/api/v1/signers/{person}/presence", self.signer);
         let request = self.http.put(url).bearer_auth(SIGNER_API_KEY).json(&json!({"online": online}));
-        assert_eq!(request.send().await.unwrap().status(), 200);
+        request.send().await.is_ok_and(|answer| answer.status() == 200)
     }
 
     /// The orders that are not at rest: something is still to be done about them, or about telling of them.

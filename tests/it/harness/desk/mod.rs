@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use countersign::app::parse_policy;
@@ -103,6 +104,11 @@ impl Desk {
     /// A desk of which nothing runs yet.
     pub(crate) async fn prepare(plan: Plan) -> Self {
         let db = TestDatabase::new(plan.engine).await;
+        Self::prepare_on(plan, db).await
+    }
+
+    /// The same on a database that there is.
+    pub(crate) async fn prepare_on(plan: Plan, db: TestDatabase) -> Self {
         let folder = Folder::new("desk");
         let mint = Mint::from_seed(&[7; 32]);
         plan.write(&folder, &mint.jwks(), &PEOPLE);
@@ -138,7 +144,8 @@ impl Desk {
             .build()
             .unwrap();
         let (serves, rail, signer) = (at.serves.clone(), at.rail.clone(), at.signer.clone());
-        let callers = Arc::new(Callers { db: Arc::new(db), mint, http, keys, serves, rail, signer });
+        let callers =
+            Arc::new(Callers { db: Arc::new(db), mint, http, keys, serves, rail, signer, repeats: AtomicU64::new(0) });
         Self { callers, sink, at, plan, parts: BTreeMap::new(), folder }
     }
 

@@ -1,0 +1,238 @@
+//! Nothing stands in another's way: rows that can't be read, work that fails, panics or never ends, and a
+//! tenant whose work hangs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign::domain::Role;
+use countersign::worker;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::harness::app::{App, Wishes, each, each_with, settle};
+use crate::harness::database::TestEngine;
+use crate::harness::scripted::{Execution, PanickingSigner, ScriptedRail};
+
+async fn doctor(app: &App, sql: &str) {
+    app.db.raw().await.execute(sql).await.unwrap();
+}
+
+async fn attention(app: &App) -> Vec<Value> {
+    let listed = app.call(&app.operator(), "list_attention", json!({})).await;
+    assert!(!listed.is_error, "{}", listed.body);
+    listed.body["payments"].as_array().unwrap().clone()
+}
+
+/// Half a day, from one due moment to the next.
+async fn long(app: &App) {
+    for _ in 0..24 {
+        app.pass(Duration::from_mins(30)).await;
+    }
+}
+
+#[tokio::test]
+async fn rows_that_can_not_be_read_are_parked_and_hold_up_nobody() {
+    each(async |app: &mut App| {
+        let mut poisoned = Vec::new();
+        for number in 0..40 {
+            let order = format!("poisoned-{number}");
+            app.create(&order).await;
+            poisoned.push(order);
+        }
+        doctor(app, "UPDATE payments SET policy = 'not a policy'").await;
+        // They are the oldest by far, and more than a batch.
+        app.clock.advance(60_000_000);
+        app.signed("good").await;
+        app.pass(Duration::from_secs(1)).await;
+        assert_eq!(app.status("good").await.status(), "EXECUTED", "in spite of {} before it", poisoned.len());
+
+        let listed = app.call(&app.agent(), "list_payments", json!({})).await;
+        assert_eq!(listed.body["payments"][0]["order_id"], "good", "{}", listed.body);
+        for _ in 0..7 {
+            app.pass(Duration::from_mins(11)).await;
+        }
+        let stuck = attention(app).await;
+        assert_eq!(stuck.len(), 20, "a page of them");
+        for row in &stuck {
+            assert_eq!(
+                (&row["reason"], &row["parked"]["reason"]),
+                (&json!("row_unreadable"), &json!("internal")),
+                "{row}"
+            );
+        }
+        assert_eq!(app.audited("work.parked", "internal").await, 40, "each is audited once");
+        let quiet = app.rows("audit_entries").await;
+        app.pass(Duration::from_mins(30)).await;
+        assert_eq!(app.rows("audit_entries").await, quiet, "and then left alone for an hour");
+
+        // Mended, they go on by themselves and are listed no more.
+        let good = app.db.raw().await.texts("SELECT policy FROM payments WHERE order_id = 'good'").await;
+        doctor(app, &format!("UPDATE payments SET policy = '{}'", good[0].replace('\'', "''"))).await;
+        app.pass(Duration::from_mins(61)).await;
+        assert_eq!(app.status("poisoned-0").await.status(), "AWAITING_SIGNER");
+        assert_eq!(attention(app).await, Vec::<Value>::new());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn work_that_panics_each_time_is_parked_and_explained() {
+    let wishes = Wishes::default().signer(|real| Arc::new(PanickingSigner(real)));
+    each_with(wishes, async |app: &mut App| {
+        app.create("order-1").await;
+        for _ in 0..12 {
+            app.pass(Duration::from_mins(11)).await;
+        }
+        let stuck = attention(app).await;
+        assert_eq!(stuck[0]["parked"]["reason"], "work_panics", "{stuck:?}");
+        let explained = app.call(&app.operator(), "explain_payment", json!({"order_id": "order-1"})).await;
+        assert!(explained.body.to_string().contains("its work fails (work_panics)"), "{}", explained.body);
+        app.behave().await;
+        app.pass(Duration::from_mins(61)).await;
+        assert_eq!(app.status("order-1").await.status(), "AWAITING_SIGNER");
+        assert_eq!(attention(app).await, Vec::<Value>::new());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn work_that_takes_its_process_with_it_each_time_is_parked_before_it_is_begun_again() {
+    each(async |app: &mut App| {
+        let payment = app.signed("order-1").await;
+        for _ in 0..20 {
+            // A process claims it and is gone.
+            assert_eq!(app.journal.claim_due(9, &[]).await.unwrap().len(), 1);
+            app.clock.advance(16_000_000);
+        }
+        let lease = app.journal.claim_due(9, &[]).await.unwrap().remove(0);
+        let rail = Arc::new(ScriptedRail::new(app.real_rail(), Execution::NeverSends));
+        let other = app.another(Some(Arc::clone(&rail) as _)).await;
+        let work = tokio::spawn(async move { other.attend(&lease).await });
+        rail.reached().await;
+        work.abort();
+        assert!(work.await.unwrap_err().is_cancelled());
+        assert_eq!(
+            attention(app).await[0]["parked"]["reason"],
+            "work_never_ends",
+            "listed although nothing was settled"
+        );
+        app.pass(Duration::from_mins(61)).await;
+        app.until("order-1", "EXECUTED").await;
+        assert_eq!(app.executions(&payment).await, 1);
+        assert_eq!(attention(app).await, Vec::<Value>::new());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_person_who_acts_on_a_parked_payment_does_not_unlist_it() {
+    each(async |app: &mut App| {
+        app.create("order-1").await;
+        doctor(app, "UPDATE payments SET parked_at = 1, parked_reason = 'internal', claims = 7").await;
+        assert_eq!(app.notify("order-1").await.status(), "AWAITING_SIGNER");
+        assert_eq!(attention(app).await[0]["parked"]["reason"], "internal");
+        long(app).await;
+        assert_eq!(attention(app).await, Vec::<Value>::new(), "the worker's own success does");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_row_that_breaks_an_invariant_is_refused_before_anything_is_sent() {
+    each(async |app: &mut App| {
+        let payment = app.signed("order-1").await;
+        doctor(app, "UPDATE payments SET approvals = 0").await;
+        app.settle().await;
+        assert_eq!(app.requests(&payment).await, 0);
+        for _ in 0..200 {
+            if !app.payment("order-1").await.attention.is_empty() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let told = app.status("order-1").await;
+        assert_eq!(told.body["attention"], json!(["INVARIANT_BROKEN"]), "{}", told.body);
+        assert_eq!(app.audited("invariant.broken", "quorum").await, 1);
+        doctor(app, "UPDATE payments SET approvals = 1").await;
+        app.until("order-1", "EXECUTED").await;
+        assert_eq!(app.requests(&payment).await, 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn others_come_first_where_one_tenant_has_its_share() {
+    each(async |app: &mut App| {
+        for number in 0..6 {
+            app.create(&format!("order-{number}")).await;
+        }
+        let other = app.token("other", "agent-9", "agent-9", &[Role::Agent]);
+        let arguments = json!({"order_id": "order-1", "amount": "1.00", "signer_id": "finance-1"});
+        assert_eq!(app.call(&other, "create_payment", arguments).await.status(), "CREATED");
+        app.clock.advance(60_000_000);
+        let crowded = ["default".to_owned()];
+        let tenants = async |most| {
+            let leases = app.journal.claim_due(most, &crowded).await.unwrap();
+            leases.into_iter().map(|lease| lease.tenant).collect::<Vec<_>>()
+        };
+        assert_eq!(tenants(1).await, ["other"]);
+        assert_eq!(tenants(2).await, ["default", "default"], "what others leave is taken all the same");
+        app.clock.advance(16_000_000);
+        settle(&app.journal).await;
+    })
+    .await;
+}
+
+/// Only PostgreSQL has locks that stop one tenant alone; SQLite has one writer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_whose_work_hangs_does_not_stop_the_others() {
+    let wishes = Wishes::default().patient().config(|config| {
+        config.database.busy_timeout_ms = 1_500;
+        config.database.pool_size = 24;
+        config.worker.batch = 8;
+    });
+    each_with(wishes, async |app: &mut App| {
+        if app.db.engine() == TestEngine::Sqlite {
+            return;
+        }
+        for number in 0..40 {
+            app.create(&format!("order-{number}")).await;
+        }
+        let other = app.token("other", "agent-9", "agent-9", &[Role::Agent]);
+        let arguments = json!({"order_id": "order-1", "amount": "1.00", "signer_id": "finance-1"});
+        app.call(&other, "create_payment", arguments).await;
+        app.clock.advance(60_000_000);
+        let mut lock = app.db.raw().await;
+        lock.execute("BEGIN; SELECT seq FROM audit_heads WHERE tenant = 'default' FOR UPDATE").await.unwrap();
+        let stop = CancellationToken::new();
+        let tick = Duration::from_millis(20);
+        let work = tokio::spawn(worker::run(Arc::clone(&app.journal), tick, Duration::from_secs(3), stop.clone()));
+        let done = async || {
+            let sql = "SELECT status FROM payments WHERE tenant = 'other'";
+            app.db.raw().await.texts(sql).await == ["AWAITING_SIGNER"]
+        };
+        // Forty hang for 1.5 s each in eight places: seven seconds and more if they came first.
+        let begun = std::time::Instant::now();
+        while !done().await && begun.elapsed() < Duration::from_secs(20) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let waited = begun.elapsed();
+        let untouched =
+            "SELECT CAST(COUNT(*) AS TEXT) FROM payments WHERE tenant = 'default' AND claims = 0 AND lease_token = ''";
+        let untouched: usize = app.db.raw().await.texts(untouched).await[0].parse().unwrap();
+        assert!(done().await, "the other tenant waited {waited:?}");
+        assert!(untouched >= 16, "its turn came while {untouched} of the stuck tenant still waited for theirs");
+        lock.execute("ROLLBACK").await.unwrap();
+        app.clock.advance(40_000_000);
+        for _ in 0..400 {
+            if app.rows("payments WHERE status = 'AWAITING_SIGNER'").await == 41 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        assert_eq!(app.rows("payments WHERE status = 'AWAITING_SIGNER'").await, 41, "and the stuck one goes on");
+        stop.cancel();
+        work.await.unwrap();
+    })
+    .await;
+}
