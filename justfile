@@ -54,3 +54,7 @@ smoke *args:
 # What the journal costs beside the engine's own commits, on both engines
 bench-journal payments="2000":
     COUNTERSIGN_BENCH={{ payments }} cargo test --release --test it -- bench_journal --nocapture
+
+# Three gateways and two workers on one PostgreSQL while everything that can die does; prints the counts
+chaos minutes="3":
+    COUNTERSIGN_CHAOS={{ minutes }} cargo test --test it -- chaos::whatever --nocapture

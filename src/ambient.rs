@@ -28,7 +28,8 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+        let true_time = Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX));
+        true_time.plus_micros(crate::crash::clock_error())
     }
 }
 

@@ -4,7 +4,7 @@
 //! once. `ARCHITECTURE.md` is the map. The dependency rule, which `tests/it/tidy.rs` holds:
 //!
 //! 1. [`domain`] imports nothing of ours; [`proof`] imports `domain`. They are called, they never call.
-//! 2. [`ambient`], [`config`], [`telemetry`], [`lifecycle`] are leaves: they import at most
+//! 2. [`ambient`], [`config`], [`crash`], [`telemetry`], [`lifecycle`] are leaves: they import at most
 //!    `domain` and each other; anyone but `domain` and `proof` may import them.
 //! 3. [`store`] imports `domain`, `proof`; [`journal`] imports those and `store`, and owns the
 //!    ports; [`adapters`] import `domain`, `proof` and `journal::ports`, never `store`.
@@ -18,6 +18,7 @@ pub mod ambient;
 pub mod app;
 pub mod cli;
 pub mod config;
+pub mod crash;
 pub mod domain;
 pub mod http;
 pub mod journal;

@@ -19,6 +19,7 @@ use tracing::Instrument as _;
 
 use super::breaker::{Breaker, BreakerPlan, Vital};
 use crate::ambient::{Clock, Entropy};
+use crate::crash::{self, Point};
 use crate::domain::Timestamp;
 use crate::journal::ports::{Cause, Recorded, Trouble};
 
@@ -218,6 +219,9 @@ impl Http {
             Ok(response) => self.read(response).await,
             Err(err) => unanswered(&err),
         };
+        if let Kind::Effect(recorded) = call.kind {
+            crash::on(recorded.key(), Point::Answered);
+        }
         permit.settle(vital(&raw));
         raw
     }

@@ -3,6 +3,7 @@
 use super::ports::{Cause, Outcome, Trouble};
 use super::recorded::{Recorded, Started};
 use super::{Act, Journal, RACES, lost_race};
+use crate::crash::{self, Point};
 use crate::domain::{Code, EffectId, Event, Payment, Refusal};
 use crate::store::{EffectKind, EffectState, Lease, NewEffect, StoreFault, Tx};
 use crate::telemetry::metrics::metrics;
@@ -76,7 +77,9 @@ impl Journal {
                 traceparent: &crate::telemetry::trace_context::current_traceparent(),
             })
             .await?;
+        crash::on(intent.kind.as_str(), Point::IntentBeforeCommit);
         tx.commit().await?;
+        crash::on(intent.kind.as_str(), Point::IntentAfterCommit);
         for applied in &steps {
             self.announce(applied);
         }
@@ -112,7 +115,9 @@ impl Journal {
         if let Some(lease) = settlement.release {
             tx.release(lease).await?;
         }
+        crash::on(settlement.kind.as_str(), Point::OutcomeBeforeCommit);
         tx.commit().await?;
+        crash::on(settlement.kind.as_str(), Point::OutcomeAfterCommit);
         self.announce(&applied);
         Ok(applied.payment)
     }
@@ -121,7 +126,10 @@ impl Journal {
     pub(super) async fn release(&self, lease: &Lease) -> Result<(), Refusal> {
         let mut tx = self.store.begin().await?;
         tx.release(lease).await?;
-        Ok(tx.commit().await?)
+        crash::at(Point::ReleaseBeforeCommit);
+        tx.commit().await?;
+        crash::at(Point::ReleaseAfterCommit);
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@ use super::budget::judged_new;
 use super::decide::can_be_approved;
 use super::replay::{answer_by_order, bind, check_supersedes, replaces, replay};
 use super::{Act, Journal, RACES, lost_race};
+use crate::crash::{self, Point};
 use crate::domain::{
     Account, ApprovalPolicy, Code, Currency, Event, Facts, IdempotencyKey, Memo, Money, OrderId, PartyName, Payment,
     PaymentId, Principal, Refusal, SignerId, Terms, Timestamp, is_requester,
@@ -166,7 +167,9 @@ impl Journal {
             details: payment.document.clone(),
             ..AuditNote::default()
         });
+        crash::at(Point::CreateBeforeCommit);
         tx.commit().await?;
+        crash::at(Point::CreateAfterCommit);
         tracing::Span::current().record("payment.id", payment.terms.payment_id.as_str());
         crate::telemetry::metrics::metrics().transition(payment.status.as_str());
         self.news.send_replace(());

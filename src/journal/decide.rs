@@ -3,6 +3,7 @@
 use super::budget::judged_again;
 use super::reading::{decision_bytes, signer_of};
 use super::{Act, Journal, RACES, Selector, lost_race};
+use crate::crash::{self, Point};
 use crate::domain::{
     Applied, ApprovalPolicy, Choice, Code, DecisionId, Event, Payment, PaymentId, Principal, Reason, Refusal, SignerId,
     Standing, TenantId, Terms, Turn, Vote, apply, cast, evaluate, is_requester, lost,
@@ -169,7 +170,9 @@ impl Journal {
         if !tx.insert_decision(payment_id.as_str(), payment.round, via, &stored).await? {
             return Err(Refusal::new(Code::VersionConflict, "the same signer decided at the same moment"));
         }
+        crash::at(Point::DecideBeforeCommit);
         tx.commit().await?;
+        crash::at(Point::DecideAfterCommit);
         self.announce(&applied);
         Ok(Verdict { payment: applied.payment, replayed: false })
     }

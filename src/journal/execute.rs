@@ -11,6 +11,7 @@ use super::decide::Quorum;
 use super::ports::{Cause, Lookup, Outcome, RailReceipt, Transfer, Trouble};
 use super::recorded::{Recorded, Started};
 use super::{Act, Journal};
+use crate::crash::{self, Point};
 use crate::domain::{
     ApprovalPolicy, Code, Event, ExecutionStep, Finding, Payment, Refusal, Terms, execution_step, sends_again,
 };
@@ -150,7 +151,9 @@ impl Journal {
         let act = Act::new(&actor, "rail.execute.looked_up").because(words);
         let applied = self.change(&mut tx, &current, event, act).await?;
         tx.release(lease).await?;
+        crash::at(Point::LookUpBeforeCommit);
         tx.commit().await?;
+        crash::at(Point::LookUpAfterCommit);
         self.announce(&applied);
         Ok(applied.payment)
     }

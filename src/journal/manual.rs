@@ -1,6 +1,7 @@
 //! Settling by hand: one person holds; two release or attest; another signer is asked.
 
 use super::{Act, Journal, RACES, Selector, lost_race};
+use crate::crash::{self, Point};
 use crate::domain::{Account, Code, Event, Payment, Phase, Principal, Reason, Refusal, SignerId, Terms, is_requester};
 use crate::store::{Attestation, Matter, StoreFault};
 
@@ -101,7 +102,9 @@ impl Journal {
         let payment = Self::select(&mut tx, who, selector).await?;
         let actor = who.actor();
         let applied = self.change(&mut tx, &payment, event, Act::new(&actor, word).because(reason)).await?;
+        crash::at(Point::HoldBeforeCommit);
         tx.commit().await?;
+        crash::at(Point::HoldAfterCommit);
         self.announce(&applied);
         Ok(applied.payment)
     }
@@ -169,7 +172,9 @@ impl Journal {
             return Ok(Attested { payment, waits: true });
         }
         let applied = self.change(&mut tx, &payment, verb.event(), act).await?;
+        crash::at(Point::WordBeforeCommit);
         tx.commit().await?;
+        crash::at(Point::WordAfterCommit);
         self.announce(&applied);
         Ok(Attested { payment: applied.payment, waits: false })
     }

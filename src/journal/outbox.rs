@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use super::Journal;
 use super::ports::{Delivery, Miss};
 use super::recorded::Started;
+use crate::crash::{self, Point};
 use crate::domain::{EventId, LeaseToken, Payment, Refusal};
 use crate::store::{ClaimedEvent, EventEnding, NewEvent, StoreFault, Tx};
 use crate::telemetry::metrics::metrics;
@@ -161,7 +162,9 @@ impl Journal {
         let token = self.mint_token(&tx);
         let until = tx.now().plus(self.rules.events.lease);
         let events = tx.claim_events(target, &token, until, i64::try_from(most).unwrap_or(1)).await?;
+        crash::at(Point::EventClaimBeforeCommit);
         tx.commit().await?;
+        crash::at(Point::EventClaimAfterCommit);
         let posting = |event| Posting {
             event,
             token: token.clone(),
@@ -175,6 +178,7 @@ impl Journal {
     pub async fn deliver(&self, posting: &Posting) -> bool {
         let started = Instant::now();
         let delivery = self.webhooks.post(posting).await;
+        crash::at(Point::EventAnswered);
         let millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (outcome, reason) = match self.settle_event(posting, &delivery).await {
             Ok(settled) => settled,
@@ -218,7 +222,9 @@ impl Journal {
             (Delivery::Gone, _) => (outcome, EventEnding::Dead(&reason)),
         };
         let ours = tx.settle_event(&posting.event, &posting.token, ending).await?;
+        crash::at(Point::EventSettleBeforeCommit);
         tx.commit().await?;
+        crash::at(Point::EventSettleAfterCommit);
         Ok((if ours { outcome } else { "superseded" }, reason))
     }
 

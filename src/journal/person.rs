@@ -2,6 +2,7 @@
 
 use super::ports::Cause;
 use super::{Act, Journal, RACES, Selector, lost_race};
+use crate::crash::{self, Point};
 use crate::domain::{Code, Event, KeyId, Payment, Principal, Refusal, SignerId, TenantId};
 use crate::proof::PublicKey;
 use crate::store::{AuditNote, PinnedKey, Store, StoreFault};
@@ -112,7 +113,9 @@ impl Journal {
         let payment = Self::select(&mut tx, who, selector).await?;
         let actor = who.actor();
         let applied = self.change(&mut tx, &payment, Event::Cancel, Act::new(&actor, "payment.cancel")).await?;
+        crash::at(Point::CancelBeforeCommit);
         tx.commit().await?;
+        crash::at(Point::CancelAfterCommit);
         self.announce(&applied);
         Ok(applied.payment)
     }

@@ -6,6 +6,7 @@ use super::ports::{Cause, Notified, Outcome, Registered, Registration};
 use super::reading::{challenge_of, is_open};
 use super::recorded::Started;
 use super::{Act, Journal, RACES, Selector, lost_race};
+use crate::crash::{self, Point};
 use crate::domain::{Asker, Code, Event, Payment, Principal, Reach, Refusal, SignerTrouble, Standing, evaluate};
 use crate::store::{EffectKind, EffectState, Lease, StoreFault};
 
@@ -47,7 +48,9 @@ impl Journal {
         let tenant = payment.terms.tenant.to_string();
         let lease = Lease { payment_id: payment_id.clone(), tenant, token, claimed_at: tx.now(), claims: 0 };
         let claimed = due && tx.claim(&payment_id, &self.rules.node, &lease.token, until).await?;
+        crash::at(Point::NotifyBeforeCommit);
         tx.commit().await?;
+        crash::at(Point::NotifyAfterCommit);
         if !claimed {
             // Not due, or the worker is at it this moment.
             return Ok(Reaching { payment: applied.payment, trouble: None });

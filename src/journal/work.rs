@@ -13,6 +13,7 @@ use futures::FutureExt as _;
 
 use super::reading::is_open;
 use super::{Act, Journal, lost_race};
+use crate::crash::{self, Point};
 use crate::domain::{Code, Event, Payment, Refusal, Stage, broken, next_wake};
 use crate::store::{AuditNote, DueKind, Lease};
 use crate::telemetry::metrics::metrics;
@@ -107,7 +108,9 @@ impl Journal {
             }
             all = left(all, leases.len());
         }
+        crash::at(Point::ClaimBeforeCommit);
         tx.commit().await?;
+        crash::at(Point::ClaimAfterCommit);
         Ok(claimed)
     }
 
@@ -151,7 +154,8 @@ impl Journal {
     /// Puts failed work off; parks what has failed too often.
     async fn stumbled(&self, lease: &Lease, fault: &Fault) -> Result<(), Refusal> {
         let mut tx = self.store.begin().await?;
-        let wake = tx.now().plus(put_off(lease.claims, self.rules.timing.lease));
+        let wait = self.rules.timing.lease;
+        let wake = tx.now().plus(if fault.counts { put_off(lease.claims, wait) } else { wait });
         tx.stumble(lease, wake, fault.counts).await?;
         tx.commit().await?;
         metrics().work_failed(fault.word);

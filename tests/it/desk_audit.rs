@@ -9,10 +9,10 @@ use countersign::proof::{AuditFacts, from_b64url};
 use countersign::tools::TOOLS;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tokio::process::Command;
 
 use crate::desk_policy::{each, policy};
 use crate::harness::app::{App, PEOPLE, POLICY, Wishes, each_with};
+use crate::harness::desk::program;
 use crate::harness::peer::Weather;
 use crate::harness::rpc::Answer;
 
@@ -386,8 +386,8 @@ async fn every_tool_publishes_its_schemas_and_answers_by_them() {
 /// Runs `countersign doctor` against the desk.
 async fn doctor(app: &App, token: &str, arguments: &[&str]) -> Output {
     let url = format!("{}/mcp", app.config.server.public_url);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
-    command.arg("doctor").args(arguments).args(["--url", &url]).kill_on_drop(true);
+    let mut command = program();
+    command.arg("doctor").args(arguments).args(["--url", &url]);
     let command = command.env("COUNTERSIGN_TOKEN", token).output();
     tokio::time::timeout(Duration::from_secs(20), command).await.unwrap().unwrap()
 }

@@ -423,6 +423,8 @@ async fn b20c_on_a_full_disk_nothing_is_half_done_and_freed_it_goes_on_by_itself
         if app.db.engine() == TestEngine::Postgres {
             return;
         }
+        // Whose books are on the volume.
+        app.did.others_at_the_peers = true;
         let Some(volume) = Volume::mount("full") else {
             let told = "not run: this machine lets no test mount a volume; flow_drain's b20c needs none";
             assert!(std::env::var("CI").as_deref() != Ok("true"), "{told}");

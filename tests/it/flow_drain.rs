@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
 use crate::harness::app::{App, CALLBACK_SECRET, ISSUER, RAIL_API_KEY, SIGNER_API_KEY, Wishes, each, each_with};
+use crate::harness::desk::signal;
 use crate::harness::peer::{Peer, Weather};
 use crate::harness::rpc::{Answer, Rpc};
 
@@ -48,10 +49,8 @@ impl Other {
                 ("COUNTERSIGN__RAIL__URL", &app.rail.url()),
                 ("COUNTERSIGN__RAIL__API_KEY", RAIL_API_KEY),
             ])
-            .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .kill_on_drop(true)
             .spawn()
             .unwrap();
         let rpc = Rpc::new(app.http.clone(), format!("http://{address}/mcp"));
@@ -75,9 +74,8 @@ impl Other {
         tokio::spawn(async move { rpc.call(&token, tool, arguments).await })
     }
 
-    async fn terminate(&self) -> Instant {
-        let pid = self.child.id().unwrap().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+    fn terminate(&self) -> Instant {
+        signal(&self.child, "TERM");
         Instant::now()
     }
 
@@ -116,7 +114,7 @@ async fn b22_told_to_stop_it_answers_the_calls_in_flight_records_outcomes_and_ex
         until("the signers are notified", async || app.signer.count("POST", "/notify") > asked).await;
         assert_eq!(app.payment("order-3").await.execution.phase.as_str(), "intended");
 
-        let stopped = other.terminate().await;
+        let stopped = other.terminate();
         until("new connections are refused", async || !other.connects().await).await;
         assert!(!notify.is_finished() && stopped.elapsed() < Duration::from_millis(2_500), "they are in flight");
         // Who waits for news is answered at once, with what there is.
@@ -146,7 +144,7 @@ async fn what_never_ends_holds_the_stop_no_longer_than_the_drain_and_is_recovere
         let (rpc, agent) = (other.rpc.clone(), app.agent());
         let cut = tokio::spawn(async move { rpc.call(&agent, "notify_signer", json!({"order_id": "order-2"})).await });
         until("the signers are notified", async || app.signer.count("POST", "/notify") > asked).await;
-        let stopped = other.terminate().await;
+        let stopped = other.terminate();
         let took = other.ended(stopped).await;
         assert!((600..2_500).contains(&took.as_millis()), "{took:?}");
         assert!(cut.await.is_err(), "that call got no answer");
@@ -249,7 +247,7 @@ async fn b20c_while_its_files_may_not_grow_a_process_loses_nothing_and_then_goes
         assert!(!confirm().await.is_error);
         until("it is paid", async || app.payment("asked").await.status.as_str() == "EXECUTED").await;
         assert_eq!((app.executions(&asked).await, app.requests(&asked).await), (1, 1));
-        let stopped = other.terminate().await;
+        let stopped = other.terminate();
         other.ended(stopped).await;
     })
     .await;

@@ -9,7 +9,9 @@ use countersign::cli::Card;
 use countersign::config::DEFAULTS;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::Child;
+
+use crate::harness::desk::program;
 
 /// A folder of a test, gone when the test is.
 struct Folder(PathBuf);
@@ -32,22 +34,14 @@ impl Drop for Folder {
     }
 }
 
-fn program(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("COUNTERSIGN")) {
-        command.env_remove(name);
-    }
-    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
-    command
-}
-
 async fn run(arguments: &[&str]) -> Output {
-    tokio::time::timeout(Duration::from_mins(1), program(arguments).output()).await.unwrap().unwrap()
+    tokio::time::timeout(Duration::from_mins(1), program().args(arguments).output()).await.unwrap().unwrap()
 }
 
 /// A dev instance in `folder`, killed when dropped.
 async fn dev(folder: &Folder) -> (Child, Card) {
-    let mut child = program(&["dev", "--json", "--port", "0", "--data-dir", &folder.path("dev")])
+    let mut child = program()
+        .args(["dev", "--json", "--port", "0", "--data-dir", &folder.path("dev")])
         .env("COUNTERSIGN__TELEMETRY__LOG", "off")
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -9,11 +9,10 @@ use countersign::cli::{Card, McpClient, ToolAnswer};
 use countersign::proof::{SigningKey, key_id_of, sign_detached};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 
 use crate::harness::app::CALLBACK_SECRET;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_countersign");
+use crate::harness::desk::{program, signal};
 
 /// A folder of a test, gone when the test is.
 pub(crate) struct Folder(pub(crate) PathBuf);
@@ -76,11 +75,8 @@ async fn serve(config: &str, environment: &[(&str, &str)]) -> Output {
 
 /// Runs a command until it ends; kills it after ten seconds.
 pub(crate) async fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(PROGRAM);
-    command.args(arguments).kill_on_drop(true).stdin(Stdio::null());
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("COUNTERSIGN")) {
-        command.env_remove(name);
-    }
+    let mut command = program();
+    command.args(arguments);
     command.envs(environment.iter().copied());
     tokio::time::timeout(Duration::from_secs(10), command.output())
         .await
@@ -314,17 +310,11 @@ struct Running {
 }
 
 fn spawn(arguments: &[&str], environment: &[(&str, &str)]) -> Running {
-    let mut command = Command::new(PROGRAM);
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("COUNTERSIGN")) {
-        command.env_remove(name);
-    }
-    let mut child = command
+    let mut child = program()
         .args(arguments)
         .envs(environment.iter().copied())
-        .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        .kill_on_drop(true)
         .spawn()
         .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -367,8 +357,7 @@ async fn the_environment_goes_before_the_file_and_an_empty_variable_counts_as_un
     assert_eq!(open.status(), 401, "never open");
     // Asked to stop, it stops in order and in time.
     let asked = Instant::now();
-    let pid = running.child.id().unwrap().to_string();
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+    signal(&running.child, "TERM");
     let ended = tokio::time::timeout(Duration::from_secs(10), running.child.wait()).await.unwrap().unwrap();
     assert!(ended.success() && asked.elapsed() < Duration::from_secs(10), "{ended:?}");
 }
@@ -476,7 +465,7 @@ async fn b23_where_it_starts_nothing_is_open_and_a_files_line_end_is_no_part_of_
 
 #[tokio::test]
 async fn the_demo_holds_every_promise() {
-    let output = Command::new(PROGRAM).args(["demo", "--json"]).kill_on_drop(true).output();
+    let output = program().args(["demo", "--json"]).output();
     let output = tokio::time::timeout(Duration::from_secs(90), output).await.unwrap().unwrap();
     let story: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(story["held"], true, "{story:#}");
@@ -561,9 +550,9 @@ async fn b21_killed_at_any_moment_the_payment_is_made_exactly_once() {
 async fn a_folder_belongs_to_one_dev_instance() {
     let folder = Folder::new();
     let (running, _card) = dev(&folder.0).await;
-    let mut second = Command::new(PROGRAM);
-    second.args(["dev", "--json", "--port", "0", "--data-dir"]).arg(&folder.0).stdin(Stdio::null());
-    second.env("COUNTERSIGN__TELEMETRY__LOG", "off").kill_on_drop(true);
+    let mut second = program();
+    second.args(["dev", "--json", "--port", "0", "--data-dir"]).arg(&folder.0);
+    second.env("COUNTERSIGN__TELEMETRY__LOG", "off");
     let output = tokio::time::timeout(Duration::from_secs(10), second.output()).await.unwrap().unwrap();
     refuses("a second dev", &output, 2, "another dev instance uses this folder");
     drop(running);

@@ -9,9 +9,9 @@ use countersign::domain::EventId;
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use tokio::net::TcpListener;
-use tokio::process::Command;
 
 use crate::harness::app::{App, each, each_with};
+use crate::harness::desk::program;
 use crate::harness::sink::{Reply, Seen, Sink};
 use crate::harness::wishes::{Wishes, ambient};
 
@@ -58,8 +58,8 @@ fn is_signed(seen: &Seen) {
 
 /// Runs a `countersign webhooks` command on the test's database.
 async fn command(app: &App, arguments: &[&str]) -> (i32, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
-    command.arg("webhooks").args(arguments).env("COUNTERSIGN__DATABASE__URL", app.db.url()).kill_on_drop(true);
+    let mut command = program();
+    command.arg("webhooks").args(arguments).env("COUNTERSIGN__DATABASE__URL", app.db.url());
     let output = tokio::time::timeout(Duration::from_secs(10), command.output()).await.unwrap().unwrap();
     let text = [output.stdout, output.stderr].concat();
     (output.status.code().unwrap(), String::from_utf8(text).unwrap())
@@ -113,6 +113,7 @@ async fn an_event_is_written_with_its_change_or_not_at_all() {
         let sink = Sink::new().await;
         assert_eq!(app.create("order-0").await.status(), "CREATED");
         assert_eq!(app.rows("outbox").await, 0, "nobody wants to know");
+        app.did.change_targets = true;
         tell(app, &[&sink]).await;
         let mut raw = app.db.raw().await;
         for (table, about) in [("audit_entries", "what fails after the event"), ("outbox", "the event itself")] {

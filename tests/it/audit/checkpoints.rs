@@ -38,7 +38,7 @@ async fn entries(app: &App) -> i64 {
 #[tokio::test]
 async fn a_checkpoint_is_due_by_time_or_by_number_and_only_when_the_chain_moved() {
     each(async |app: &mut App| {
-        let folder = Folder::new();
+        let folder = Folder::new("audit");
         let mut config = configured(app, &folder);
         config.audit.checkpoint_entries = 5;
         let checkpoints = checkpoints(app, &config).await;
@@ -65,7 +65,7 @@ async fn a_checkpoint_is_due_by_time_or_by_number_and_only_when_the_chain_moved(
 #[tokio::test]
 async fn what_has_not_been_committed_is_not_signed() {
     each(async |app: &mut App| {
-        let folder = Folder::new();
+        let folder = Folder::new("audit");
         let checkpoints = checkpoints(app, &configured(app, &folder)).await;
         let committed = entries(app).await;
         let mut tx = app.db.store().begin().await.unwrap();
@@ -87,7 +87,7 @@ async fn what_has_not_been_committed_is_not_signed() {
 #[tokio::test]
 async fn a_restart_goes_on_where_the_file_ends_and_two_processes_do_no_harm() {
     each(async |app: &mut App| {
-        let folder = Folder::new();
+        let folder = Folder::new("audit");
         let config = configured(app, &folder);
         let one = checkpoints(app, &config).await;
         one.write_all().await.unwrap();
@@ -114,7 +114,7 @@ async fn a_restart_goes_on_where_the_file_ends_and_two_processes_do_no_harm() {
 #[tokio::test]
 async fn another_chain_than_the_signed_one_is_not_signed() {
     each(async |app: &mut App| {
-        let folder = Folder::new();
+        let folder = Folder::new("audit");
         let config = configured(app, &folder);
         let first = checkpoints(app, &config).await;
         app.create("order-1").await;
@@ -140,7 +140,7 @@ async fn another_chain_than_the_signed_one_is_not_signed() {
 #[tokio::test]
 async fn a_sink_that_is_full_or_gone_stops_no_payment_and_is_tried_again() {
     each(async |app: &mut App| {
-        let folder = Folder::new();
+        let folder = Folder::new("audit");
         let checkpoints = checkpoints(app, &configured(app, &folder)).await;
         let begun = Instant::now();
         let later = |seconds: u64| begun + Duration::from_secs(seconds);
@@ -178,7 +178,7 @@ async fn a_sink_that_is_full_or_gone_stops_no_payment_and_is_tried_again() {
 #[tokio::test]
 async fn a_clock_set_back_changes_what_a_checkpoint_says_and_nothing_else() {
     each(async |app: &mut App| {
-        let folder = Folder::new();
+        let folder = Folder::new("audit");
         let checkpoints = checkpoints(app, &configured(app, &folder)).await;
         checkpoints.write_all().await.unwrap();
         app.clock.advance(-3_600 * 1_000_000);
@@ -199,7 +199,7 @@ async fn a_clock_set_back_changes_what_a_checkpoint_says_and_nothing_else() {
 #[tokio::test]
 async fn a_receiver_gets_each_checkpoint_and_one_that_fails_gets_it_again() {
     each(async |app: &mut App| {
-        let (folder, sink) = (Folder::new(), Sink::new().await);
+        let (folder, sink) = (Folder::new("audit"), Sink::new().await);
         let mut config = configured(app, &folder);
         config.audit.checkpoint_folder = std::path::PathBuf::new();
         config.audit.checkpoint_url = sink.url();
@@ -223,7 +223,7 @@ async fn a_receiver_gets_each_checkpoint_and_one_that_fails_gets_it_again() {
 #[tokio::test]
 async fn every_tenant_has_a_chain_and_checkpoints_of_its_own() {
     each(async |app: &mut App| {
-        let folder = Folder::new();
+        let folder = Folder::new("audit");
         let checkpoints = checkpoints(app, &configured(app, &folder)).await;
         let elsewhere = app.token("other-tenant", "agent-1", "agent-1", &[countersign::domain::Role::Agent]);
         app.call(&elsewhere, "create_payment", json!({"order_id": "theirs", "amount": "1.00"})).await;

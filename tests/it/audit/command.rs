@@ -46,7 +46,7 @@ async fn verify(app: &App, arguments: &[&str]) -> (i32, String, String) {
 #[tokio::test]
 async fn verify_audit_says_what_it_found_in_its_exit_code_in_words_and_in_json() {
     each(async |app: &mut App| {
-        let folder = Folder::new();
+        let folder = Folder::new("audit");
         let story = Story::tell(app, &folder).await;
         folder.write("pub", &signer().verifier().to_text());
         let (sink, file, key) = (
@@ -108,7 +108,7 @@ async fn verify_audit_says_what_it_found_in_its_exit_code_in_words_and_in_json()
 #[tokio::test]
 async fn audit_checkpoint_writes_one_before_a_backup_and_says_why_it_can_not() {
     each(async |app: &mut App| {
-        let folder = Folder::new();
+        let folder = Folder::new("audit");
         configured(app, &folder);
         let (sink, key) = (folder.join("sink").display().to_string(), folder.join("key").display().to_string());
         let on = [
@@ -147,7 +147,7 @@ async fn audit_checkpoint_writes_one_before_a_backup_and_says_why_it_can_not() {
 
 #[tokio::test]
 async fn a_key_is_made_once_and_never_overwritten() {
-    let folder = Folder::new();
+    let folder = Folder::new("audit");
     let file = folder.join("checkpoint-key").display().to_string();
     let make = |origin: &str| program(&["keys", "checkpoint", &file, "--origin", origin], &[]);
     let (code, _, err) = said(make("a b")).await;
@@ -176,7 +176,7 @@ async fn dev(folder: &str) -> (Child, Card) {
 
 #[tokio::test]
 async fn dev_makes_checkpoints_by_itself_and_the_last_at_its_end() {
-    let folder = Folder::new();
+    let folder = Folder::new("audit");
     let home = folder.join("dev").display().to_string();
     let database = format!("sqlite://{home}/gateway.db");
     let (sink, key) = (format!("{home}/checkpoints"), format!("{home}/keys/checkpoint-key.pub"));
@@ -208,7 +208,7 @@ async fn dev_makes_checkpoints_by_itself_and_the_last_at_its_end() {
 
 #[tokio::test]
 async fn check_says_whether_checkpoints_are_made() {
-    let folder = Folder::new();
+    let folder = Folder::new("audit");
     let home = folder.join("dev").display().to_string();
     let (child, card) = dev(&home).await;
     let database = format!("sqlite://{home}/gateway.db");
@@ -275,7 +275,7 @@ async fn stranger(arguments: &[&str]) -> Option<(i32, String)> {
 #[tokio::test]
 async fn another_program_comes_to_the_same_verdict_on_an_export() {
     each(async |app: &mut App| {
-        let folder = Folder::new();
+        let folder = Folder::new("audit");
         let story = Story::tell(app, &folder).await;
         let export = said(program(&["audit", "export"], &[("COUNTERSIGN__DATABASE__URL", app.db.url())])).await;
         assert_eq!((export.0, export.2.as_str()), (0, ""));

@@ -77,7 +77,7 @@ async fn rewrite(app: &App, from: i64, edit: impl Fn(&str) -> String) {
 #[tokio::test]
 async fn an_untouched_history_is_whole_and_says_how_far_it_is_signed() {
     each(async |app: &mut App| {
-        let folder = Folder::new();
+        let folder = Folder::new("audit");
         let story = Story::tell(app, &folder).await;
         let report = verified(app, Some(&source(&folder))).await;
         assert_eq!(report.breaks, []);
@@ -95,7 +95,7 @@ async fn an_untouched_history_is_whole_and_says_how_far_it_is_signed() {
 #[tokio::test]
 async fn every_change_to_what_is_stored_is_found_where_it_is() {
     each(async |app: &mut App| {
-        let folder = Folder::new();
+        let folder = Folder::new("audit");
         let story = Story::tell(app, &folder).await;
         let Story { paid, rejected, by_hand, .. } = &story;
         let ways = [ways::with_the_chain(&story), ways::with_payments(&story), ways::with_approvals(&story)];
@@ -124,7 +124,7 @@ async fn every_change_to_what_is_stored_is_found_where_it_is() {
 #[tokio::test]
 async fn what_an_owner_of_the_database_can_hide_the_checkpoints_show() {
     each(async |app: &mut App| {
-        let folder = Folder::new();
+        let folder = Folder::new("audit");
         let story = Story::tell(app, &folder).await;
         let [first, second] = story.signed;
         keep(app).await;
@@ -192,7 +192,7 @@ async fn what_an_owner_of_the_database_can_hide_the_checkpoints_show() {
 #[tokio::test]
 async fn a_spoilt_file_of_checkpoints_is_found_and_what_is_whole_in_it_still_counts() {
     each(async |app: &mut App| {
-        let folder = Folder::new();
+        let folder = Folder::new("audit");
         let story = Story::tell(app, &folder).await;
         let file = "sink/default.checkpoints";
         let good = folder.read(file);

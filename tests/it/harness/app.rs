@@ -9,17 +9,16 @@
 //! ```
 //!
 //! [`each`] runs the test on every engine and, when it is done, checks what must hold after any
-//! history ([`super::invariants`]). The worker's loop is off: a test lets it work by [`App::settle`],
+//! history ([`super::judge`]). The worker's loop is off: a test lets it work by [`App::settle`],
 //! and time passes by [`App::pass`], never by sleeping.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::adapters::RailClient;
-use countersign::ambient::{Clock as _, Entropy as _, ShiftedClock, SystemEntropy};
+use countersign::ambient::{Clock as _, ShiftedClock, SystemEntropy};
 use countersign::app::{self, open_store, parse_policy};
 use countersign::config::Config;
 use countersign::domain::{Payment, Role};
@@ -36,7 +35,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::database::{TestDatabase, TestEngine, engines};
-use super::invariants;
+use super::folder::Folder;
+use super::judge::{Did, Sources, acquitted};
 use super::peer::Peer;
 use super::rpc::{Answer, Rpc};
 pub(crate) use super::wishes::Wishes;
@@ -100,6 +100,7 @@ pub(crate) struct App {
     keys: BTreeMap<&'static str, SigningKey>,
     sandbox: Sandbox,
     running: Option<(CancellationToken, JoinHandle<()>)>,
+    pub(crate) did: Did,
     finished: bool,
     /// Dropped last: the services' files are in it.
     folder: Folder,
@@ -110,8 +111,7 @@ impl App {
     pub(crate) async fn start(engine: TestEngine, wishes: Wishes) -> Self {
         let db = TestDatabase::new(engine).await;
         let clock = Arc::clone(db.clock());
-        let folder = std::env::temp_dir().join(format!("countersign-app-{:016x}", SystemEntropy.u64()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = Folder::new("app");
         let mint = Mint::from_seed(&[7; 32]);
         std::fs::write(folder.join("jwks.json"), mint.jwks()).unwrap();
         let keys: BTreeMap<&'static str, SigningKey> =
@@ -194,8 +194,9 @@ impl App {
             keys,
             sandbox,
             running: Some(running),
+            did: Did::default(),
             finished: false,
-            folder: Folder(folder),
+            folder,
         }
     }
 
@@ -253,6 +254,7 @@ impl App {
     /// From the next restart on, another policy.
     pub(crate) fn change_policy(&mut self, text: String) {
         self.wishes.policy = Some(text);
+        self.did.change_policy = true;
     }
 
     // Tokens.
@@ -483,7 +485,7 @@ impl App {
 
     /// Whom the signer service was told to reach for a payment, notification by notification.
     pub(crate) async fn asked(&self, payment_id: &str) -> Vec<Vec<String>> {
-        let file = format!("sqlite://{}", self.folder.0.join("signer.db").display());
+        let file = format!("sqlite://{}", self.folder.join("signer.db").display());
         let mut raw = super::database::Raw::file(&file).await;
         let sql = format!(
             "SELECT signers FROM notifications n JOIN payments p ON p.id = n.payment_id \
@@ -528,10 +530,22 @@ impl App {
 
     // The end.
 
+    /// What the judge goes by.
+    pub(crate) fn books(&self) -> Sources<'_> {
+        Sources {
+            db: &self.db,
+            rail: self.folder.join("rail.db"),
+            signer: self.folder.join("signer.db"),
+            policy: (!self.did.change_policy).then(|| parse_policy(self.policy()).unwrap()),
+            targets: (!self.did.change_targets).then(|| self.config.webhooks.targets.clone()),
+            told: None,
+            strangers: self.did.others_at_the_peers,
+        }
+    }
+
     /// Ends the test: everything that must hold after any history is checked.
     pub(crate) async fn finish(mut self) {
-        self.rail.up().await;
-        invariants::check(&self).await;
+        acquitted(&self.books()).await;
         self.stop().await;
         self.signer.down().await;
         self.rail.down().await;
@@ -543,21 +557,6 @@ impl App {
 impl Drop for App {
     fn drop(&mut self) {
         assert!(self.finished || std::thread::panicking(), "a test must end with App::finish");
-    }
-}
-
-/// A folder that is gone when the test is.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // sqlx's threads may still be closing files in it.
-        for _ in 0..20 {
-            match std::fs::remove_dir_all(&self.0) {
-                Err(err) if err.kind() != std::io::ErrorKind::NotFound => std::thread::sleep(Duration::from_millis(5)),
-                _ => return,
-            }
-        }
     }
 }
 

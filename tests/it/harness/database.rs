@@ -76,6 +76,15 @@ impl TestDatabase {
         Self { store, clock, engine, url, _home: home }
     }
 
+    /// A database on a cluster of the test's own, which takes it along when it goes.
+    pub(crate) async fn on(cluster: &postgres::Cluster) -> Self {
+        let clock = Arc::new(ShiftedClock::default());
+        let url = cluster.url().to_string();
+        let store = open(&url, &clock).await;
+        store.migrate().await.unwrap();
+        Self { store, clock, engine: TestEngine::Postgres, url, _home: Home::Elsewhere }
+    }
+
     /// The store that the test works with.
     pub(crate) const fn store(&self) -> &Store {
         &self.store
@@ -147,6 +156,22 @@ impl Raw {
         self.column(sql, 0).await
     }
 
+    /// The first `columns` columns of a query, all of them texts.
+    pub(crate) async fn rows(&mut self, sql: &str, columns: usize) -> Vec<Vec<String>> {
+        let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
+        let all = 0..columns;
+        match self {
+            Self::Sqlite(link) => {
+                let rows = sql.fetch_all(link).await.unwrap();
+                rows.iter().map(|row| all.clone().map(|number| row.get(number)).collect()).collect()
+            }
+            Self::Postgres(link) => {
+                let rows = sql.fetch_all(link).await.unwrap();
+                rows.iter().map(|row| all.clone().map(|number| row.get(number)).collect()).collect()
+            }
+        }
+    }
+
     /// A text column of a query.
     pub(crate) async fn column(&mut self, sql: &str, number: usize) -> Vec<String> {
         let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
@@ -177,6 +202,7 @@ fn sweep() {
 enum Home {
     Folder(PathBuf),
     Schema { name: String, _place: SemaphorePermit<'static> },
+    Elsewhere,
 }
 
 impl Home {
@@ -212,6 +238,7 @@ impl Home {
 impl Drop for Home {
     fn drop(&mut self) {
         match self {
+            Self::Elsewhere => {}
             Self::Folder(folder) => drop(std::fs::remove_dir_all(folder)),
             Self::Schema { name, .. } => {
                 let sql = format!(

@@ -1,27 +1,25 @@
-//! A folder of a test, gone when the test is.
+//! A folder that is gone when the test is.
 
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use countersign::ambient::{Entropy as _, SystemEntropy};
 
-/// The folder.
+/// The folder; removed on drop.
 #[derive(Debug)]
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// A fresh, empty one.
-    pub(crate) fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("countersign-folder-{:016x}", SystemEntropy.u64()));
+    /// A fresh one, with `word` in its name.
+    pub(crate) fn new(word: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("countersign-{word}-{:016x}", SystemEntropy.u64()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.0
-    }
-
-    pub(crate) fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
     }
 
     pub(crate) fn read(&self, name: &str) -> String {
@@ -33,8 +31,22 @@ impl Folder {
     }
 }
 
+impl Deref for Folder {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
 impl Drop for Folder {
     fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
+        // Someone may still be closing files in it.
+        for _ in 0..20 {
+            match std::fs::remove_dir_all(&self.0) {
+                Err(err) if err.kind() != std::io::ErrorKind::NotFound => std::thread::sleep(Duration::from_millis(5)),
+                _ => return,
+            }
+        }
     }
 }

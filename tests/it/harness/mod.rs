@@ -2,13 +2,15 @@
 
 pub(crate) mod app;
 pub(crate) mod database;
+pub(crate) mod desk;
 pub(crate) mod folder;
 pub(crate) mod idle;
-mod invariants;
 pub(crate) mod json_schema;
+pub(crate) mod judge;
+pub(crate) mod meddler;
 pub(crate) mod payments;
 pub(crate) mod peer;
-mod postgres;
+pub(crate) mod postgres;
 pub(crate) mod recorder;
 pub(crate) mod rpc;
 pub(crate) mod scripted;

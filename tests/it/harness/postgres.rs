@@ -14,7 +14,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 
 use url::Url;
@@ -46,25 +46,69 @@ cat >>"$home/data/postgresql.conf" <<END
 listen_addresses = '127.0.0.1'
 port = $port
 unix_socket_directories = '$home'
-max_connections = 200
+max_connections = 400
 shared_buffers = 32MB
 fsync = off
 END
 "$bin/pg_ctl" -D "$home/data" -l "$home/log" -w start >/dev/null || { tail "$home/log" >&2; exit 1; }
 echo ready
-exec >/dev/null 2>&1
-cat
+exec 2>/dev/null
+while read -r mode; do
+    "$bin/pg_ctl" -D "$home/data" -l "$home/log" -m "$mode" -w restart >/dev/null && echo ready || echo failed
+done
 "#;
 
 #[derive(Debug)]
 struct Server {
     url: Url,
     /// Holds the pipe that the supervisor waits on; never dropped, so only our end closes it.
-    _supervisor: Option<Child>,
+    supervisor: Option<Supervisor>,
+}
+
+#[derive(Debug)]
+struct Supervisor {
+    child: Child,
+    says: BufReader<ChildStdout>,
+}
+
+/// A cluster of one test's own, which that test may restart; gone when this is.
+#[derive(Debug)]
+pub(crate) struct Cluster(Server);
+
+impl Cluster {
+    /// A fresh cluster; `None` when this machine has no server binaries, or the tests use another's server.
+    pub(crate) fn own() -> Option<Self> {
+        let binaries = binaries()?;
+        (0..3).find_map(|_| start(&binaries)).map(Self)
+    }
+
+    /// Where it is.
+    pub(crate) const fn url(&self) -> &Url {
+        &self.0.url
+    }
+
+    /// Restarts the server: `fast` ends all sessions in order, `immediate` is a crash. It is back when this returns.
+    pub(crate) fn restart(&mut self, mode: &str) {
+        let supervisor = self.0.supervisor.as_mut().expect("an own cluster has a supervisor");
+        writeln!(supervisor.child.stdin.as_mut().unwrap(), "{mode}").unwrap();
+        let mut word = String::new();
+        supervisor.says.read_line(&mut word).unwrap();
+        assert_eq!(word.trim(), "ready", "the server restarts");
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // Its input ends, and the shell clears up.
+        if let Some(mut supervisor) = self.0.supervisor.take() {
+            drop(supervisor.child.stdin.take());
+            let _ = supervisor.child.wait();
+        }
+    }
 }
 
 /// The server to make test schemas on; `None`, said once, when this machine has none.
-pub(super) fn server() -> Option<&'static Url> {
+pub(crate) fn server() -> Option<&'static Url> {
     static SERVERS: OnceLock<Option<Server>> = OnceLock::new();
     SERVERS.get_or_init(find).as_ref().map(|server| &server.url)
 }
@@ -72,7 +116,7 @@ pub(super) fn server() -> Option<&'static Url> {
 fn find() -> Option<Server> {
     if let Some(url) = std::env::var(SERVER).ok().filter(|url| !url.is_empty()) {
         let url = url.parse().unwrap_or_else(|err| panic!("{SERVER} is not a URL: {err}"));
-        return Some(Server { url, _supervisor: None });
+        return Some(Server { url, supervisor: None });
     }
     let Some(binaries) = binaries() else {
         // Not eprintln, which the test runner keeps to itself.
@@ -109,10 +153,11 @@ fn start(binaries: &Path) -> Option<Server> {
     }
     let mut supervisor = shell.spawn().ok()?;
     let mut word = String::new();
-    BufReader::new(supervisor.stdout.take()?).read_line(&mut word).ok()?;
+    let mut says = BufReader::new(supervisor.stdout.take()?);
+    says.read_line(&mut word).ok()?;
     if word.trim() == "ready" {
         let url = format!("postgres://postgres@127.0.0.1:{port}/postgres?sslmode=disable").parse().ok()?;
-        return Some(Server { url, _supervisor: Some(supervisor) });
+        return Some(Server { url, supervisor: Some(Supervisor { child: supervisor, says }) });
     }
     let _ = supervisor.wait();
     None

@@ -123,7 +123,11 @@ impl Rpc {
 
     /// Posts these bytes.
     pub(crate) async fn post(&self, token: &str, body: impl Into<String>) -> Raw {
-        let body = body.into();
+        self.try_post(token, body.into()).await.unwrap()
+    }
+
+    /// Posts these bytes to one who may be gone.
+    async fn try_post(&self, token: &str, body: String) -> Result<Raw, reqwest::Error> {
         let message: Value = serde_json::from_str(&body).unwrap_or(Value::Null);
         let tool = message["params"]["name"].as_str().unwrap_or_default().to_owned();
         let mut headers = HeaderMap::new();
@@ -134,9 +138,9 @@ impl Rpc {
         if !token.is_empty() {
             request = request.bearer_auth(token);
         }
-        let answer = request.send().await.unwrap();
+        let answer = request.send().await?;
         let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-        Raw { status, headers, text: answer.text().await.unwrap(), tool }
+        Ok(Raw { status, headers, text: answer.text().await?, tool })
     }
 
     /// One JSON-RPC request.
@@ -147,12 +151,14 @@ impl Rpc {
 
     /// Calls a tool with arguments as their source text.
     pub(crate) async fn call_text(&self, token: &str, tool: &str, arguments: &str) -> Raw {
-        let name = json!(tool);
-        let body = format!(
-            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":{name},"arguments":{arguments}}}}}"#
-        );
         // Named here: not every text that a test sends can be read back.
-        Raw { tool: tool.to_owned(), ..self.post(token, body).await }
+        Raw { tool: tool.to_owned(), ..self.post(token, tool_call(tool, arguments)).await }
+    }
+
+    /// Calls a tool of one who may be gone; `None` when no whole answer came, or one of HTTP's own.
+    pub(crate) async fn try_call(&self, token: &str, tool: &str, arguments: Value) -> Option<Answer> {
+        let raw = self.try_post(token, tool_call(tool, &arguments.to_string())).await.ok()?;
+        (raw.status == 200).then(|| raw.answer())
     }
 
     pub(crate) async fn call(&self, token: &str, tool: &str, arguments: Value) -> Answer {
@@ -170,4 +176,9 @@ impl Rpc {
         }
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
+}
+
+fn tool_call(tool: &str, arguments: &str) -> String {
+    let name = json!(tool);
+    format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":{name},"arguments":{arguments}}}}}"#)
 }

@@ -287,6 +287,7 @@ async fn what_goes_over_the_wire_is_what_the_file_says() {
         kept.lock().unwrap().push((service, inbox));
     });
     each_in_turn(wishes, async |app: &mut App| {
+        app.did.others_at_the_peers = true;
         let (service, inbox) = recorders.lock().unwrap().last().unwrap().clone();
         let contract = Contract::load();
         a_payments_life(app).await;

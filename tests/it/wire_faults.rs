@@ -1,0 +1,181 @@
+//! Bytes that go missing: each way a wire can be bad, before signer service, rail and receiver of events.
+//!
+//! For each: is the attempt `not_sent` exactly where provably no byte of the request left, else `unknown`; does
+//! the payment end right; is it executed once; does nothing last longer than the configured time-outs allow.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::harness::app::{App, Wishes, each_with};
+use crate::harness::sink::{Seen, Sink};
+use crate::harness::wire::{Line, Wire};
+
+/// What an attempt over such a wire is known to have come to.
+const NOT_SENT: &str = "not_sent";
+const UNKNOWN: &str = "unknown";
+const DONE: &str = "done";
+
+/// Each line, and what an attempt over it proves.
+const LINES: [(Line, &str); 13] = [
+    (Line::Refuse, NOT_SENT),
+    // The connection was there: a byte may have left before the reset came.
+    (Line::ResetInRequest(0), UNKNOWN),
+    (Line::ResetInRequest(1), UNKNOWN),
+    (Line::ResetInRequest(60), UNKNOWN),
+    (Line::HalfOpen, UNKNOWN),
+    (Line::Blackhole, UNKNOWN),
+    (Line::ResetInAnswer(0), UNKNOWN),
+    (Line::ResetInAnswer(20), UNKNOWN),
+    (Line::Truncate(0), UNKNOWN),
+    (Line::Truncate(20), UNKNOWN),
+    // In the body.
+    (Line::Truncate(180), UNKNOWN),
+    (Line::Drip(Duration::from_millis(100)), UNKNOWN),
+    (Line::Delay(Duration::from_millis(30)), DONE),
+];
+
+/// Long enough for a busy machine, short enough to wait out what hangs.
+fn spans() -> Wishes {
+    Wishes::default().config(|config| {
+        for (read, total) in [
+            (&mut config.signer.read_timeout_ms, &mut config.signer.total_timeout_ms),
+            (&mut config.rail.read_timeout_ms, &mut config.rail.total_timeout_ms),
+        ] {
+            (*read, *total) = (1_000, 1_400);
+        }
+    })
+}
+
+/// A call takes 1.4 s at most; far beyond a few of them, something hangs.
+const CEILING: Duration = Duration::from_secs(20);
+
+/// What an effect of a payment came to.
+async fn effect(app: &App, payment: &str, kind: &str) -> String {
+    let sql =
+        format!("SELECT state FROM effects WHERE payment_id = '{payment}' AND kind = '{kind}' ORDER BY created_at");
+    app.db.raw().await.texts(&sql).await.pop().unwrap_or_default()
+}
+
+fn in_time(begun: Instant, line: Line) {
+    assert!(begun.elapsed() < CEILING, "{line:?} lasted {:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn over_every_bad_wire_to_the_rail_the_attempt_is_classified_and_the_money_moves_once() {
+    each_with(spans(), async |app: &mut App| {
+        let mut wire = Wire::to(app.rail.url().replace("http://", "")).await;
+        app.config.rail.url = format!("http://{}", wire.address);
+        app.restart().await;
+        for (number, (line, proves)) in LINES.into_iter().enumerate() {
+            let order = format!("order-{number}");
+            let payment = app.signed(&order).await;
+            wire.set(line).await;
+            let begun = Instant::now();
+            app.settle().await;
+            in_time(begun, line);
+            assert_eq!(effect(app, &payment, "rail.execute").await, proves, "{line:?}");
+            let phase = app.payment(&order).await.execution.phase;
+            let expected = match proves {
+                NOT_SENT => "intended",
+                UNKNOWN => "unknown",
+                _ => "confirmed",
+            };
+            assert_eq!(phase.as_str(), expected, "{line:?}");
+            let arrived = !matches!(line, Line::Refuse | Line::ResetInRequest(_) | Line::HalfOpen);
+            assert_eq!(app.executions(&payment).await, u64::from(arrived), "{line:?}");
+            wire.set(Line::Good).await;
+            app.until(&order, "EXECUTED").await;
+            let requests = app.requests(&payment).await;
+            assert_eq!((app.executions(&payment).await, requests), (1, 1), "{line:?}: asked about, not sent again");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn over_every_bad_wire_to_the_signer_service_each_kind_is_classified_and_done_once() {
+    each_with(spans(), async |app: &mut App| {
+        let mut wire = Wire::to(app.signer.url().replace("http://", "")).await;
+        app.config.signer.url = format!("http://{}", wire.address);
+        app.restart().await;
+        for (number, (line, proves)) in LINES.into_iter().enumerate() {
+            // Registering.
+            let order = format!("register-{number}");
+            let payment = app.create(&order).await.text("payment_id").to_owned();
+            wire.set(line).await;
+            let begun = Instant::now();
+            let told = app.notify(&order).await;
+            in_time(begun, line);
+            assert_eq!(effect(app, &payment, "signer.register").await, proves, "{line:?}: {}", told.body);
+            assert_eq!(told.is_error, proves != DONE, "{line:?}: {}", told.body);
+            wire.set(Line::Good).await;
+            app.until(&order, "AWAITING_SIGNER").await;
+            assert_eq!(app.asked(&payment).await.len(), 1, "{line:?}: notified once");
+
+            // Notifying.
+            let order = format!("notify-{number}");
+            let payment = app.create(&order).await.text("payment_id").to_owned();
+            app.call(&app.agent(), "get_sign_link", json!({"order_id": order})).await;
+            assert_eq!(effect(app, &payment, "signer.register").await, DONE);
+            wire.set(line).await;
+            let begun = Instant::now();
+            let told = app.notify(&order).await;
+            in_time(begun, line);
+            assert_eq!(effect(app, &payment, "signer.notify").await, proves, "{line:?}: {}", told.body);
+            wire.set(Line::Good).await;
+            app.until(&order, "AWAITING_SIGNER").await;
+            assert!(!app.asked(&payment).await.is_empty(), "{line:?}");
+
+            // Saying that it is over.
+            assert_eq!(app.cancel(&order).await.status(), "CANCELLED");
+            wire.set(line).await;
+            let begun = Instant::now();
+            app.settle().await;
+            in_time(begun, line);
+            assert_eq!(effect(app, &payment, "signer.cancel").await, proves, "{line:?}");
+            wire.set(Line::Good).await;
+            for _ in 0..20 {
+                if app.payment(&order).await.closing.tell_at.is_none() {
+                    break;
+                }
+                app.next_due().await;
+            }
+            assert_eq!(effect(app, &payment, "signer.cancel").await, DONE, "{line:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn over_every_bad_wire_to_a_receiver_the_event_is_tried_again_until_it_is_taken() {
+    each_with(spans(), async |app: &mut App| {
+        let sink = Sink::new().await;
+        let mut wire = Wire::to(sink.place()).await;
+        let hooks = &mut app.config.webhooks;
+        hooks.targets = vec![format!("http://{}/hooks", wire.address)];
+        hooks.allow_private = vec![wire.address.to_string()];
+        hooks.secrets = vec![crate::harness::app::CALLBACK_SECRET.into()];
+        hooks.schedule_s = vec![0, 5, 5, 5];
+        hooks.timeout_ms = 1_000;
+        app.restart().await;
+        for (number, (line, proves)) in LINES.into_iter().enumerate() {
+            app.create(&format!("order-{number}")).await;
+            wire.set(line).await;
+            let begun = Instant::now();
+            let done = app.journal.deliver_due().await.unwrap();
+            in_time(begun, line);
+            // A status that arrived is an answer, whatever came after it.
+            let taken = proves == DONE || line == Line::Truncate(180);
+            assert_eq!((done.attempted, done.delivered), (1, usize::from(taken)), "{line:?}");
+            wire.set(Line::Good).await;
+            app.clock.advance(6_000_000);
+            let again = app.journal.deliver_due().await.unwrap();
+            assert_eq!((again.attempted, again.delivered), (usize::from(!taken), usize::from(!taken)), "{line:?}");
+            let id = app.db.raw().await.texts("SELECT event_id FROM outbox ORDER BY event_id DESC LIMIT 1").await;
+            let got = sink.seen().iter().filter(|seen| Seen::id(seen) == id[0]).count();
+            assert!((1..=2).contains(&got), "{line:?}: it came {got} times under its id");
+        }
+    })
+    .await;
+}
