@@ -65,6 +65,17 @@ async fn whatever_dies_wherever_the_money_moves_once_and_the_books_agree() {
 }
 
 #[test]
+fn the_tests_program_has_crash_points_and_ci_looks_for_them_in_the_one_that_ships() {
+    const MARK: &str = "COUNTERSIGN_CRASH_PLAN";
+    let program = std::fs::read(env!("CARGO_BIN_EXE_countersign")).unwrap();
+    assert!(program.windows(MARK.len()).any(|bytes| bytes == MARK.as_bytes()));
+    let steps = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/.ci/run")).unwrap();
+    assert!(steps.contains(MARK) && steps.contains(r#"step "no crash points in what ships" no_crash_points"#));
+    let manifest = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();
+    assert!(!manifest.contains("default = ["), "no feature is on by itself");
+}
+
+#[test]
 fn each_point_has_a_call_and_a_cell() {
     let source = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/journal")).unwrap();
     let mut text: String =

@@ -67,7 +67,7 @@ impl Wire {
                 let (cut, line) = (cut.lock().unwrap().clone(), *line.lock().unwrap());
                 let target = target.clone();
                 tokio::spawn(async move {
-                    cut.run_until_cancelled(join(near, target, line)).await;
+                    cut.run_until_cancelled(Box::pin(join(near, target, line))).await;
                 });
             }
         }));
@@ -124,7 +124,7 @@ async fn join(mut near: TcpStream, target: String, line: Line) {
         Line::HalfOpen => {
             let mut bytes = [0; 4096];
             while near.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
         Line::Good => {
             if let Ok(mut far) = TcpStream::connect(target).await {
