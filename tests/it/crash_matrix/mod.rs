@@ -20,7 +20,7 @@ use lane::Lane;
 
 /// Desks at once, by crew, in CI and for the whole: most of a cell is waiting for a lease to end.
 const LANES: [(Crew, usize, usize); 4] =
-    [(Crew::Sqlite, 3, 5), (Crew::Postgres, 2, 5), (Crew::PostgresTwo, 2, 5), (Crew::ForgetfulRail, 1, 1)];
+    [(Crew::Sqlite, 3, 5), (Crew::Postgres, 2, 5), (Crew::PostgresTwo, 2, 5), (Crew::ForgetfulRail, 2, 1)];
 
 /// What came of a cell.
 #[derive(Debug, Clone)]
