@@ -9,6 +9,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::peer::Peer;
+
 /// What a wire does with the connections that are made from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Line {
@@ -47,9 +49,9 @@ pub(crate) struct Wire {
 impl Wire {
     /// A wire to `target`, from a port of its own.
     pub(crate) async fn to(target: String) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (listener, address) = Peer::bind().await;
         let wire = Self {
-            address: listener.local_addr().unwrap(),
+            address,
             target,
             line: Arc::new(Mutex::new(Line::Good)),
             cut: Arc::default(),
