@@ -23,6 +23,10 @@ model-deep:
 properties cases="100":
     COUNTERSIGN_PROPERTIES={{ cases }} cargo test --test it property:: -- --nocapture
 
+# Every way to die, under every fault, on both engines: a quarter of an hour; writes docs/crash-matrix.md
+crash-matrix:
+    COUNTERSIGN_MATRIX=whole cargo test --locked --test it crash_matrix -- --nocapture
+
 # Fuzz the ingress with arbitrary bodies; needs a nightly toolchain and cargo-fuzz
 fuzz seconds="60":
     cargo +nightly fuzz run ingress -- -max_total_time={{ seconds }} -max_len=4096

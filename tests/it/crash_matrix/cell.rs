@@ -310,7 +310,7 @@ pub(super) fn cells() -> Vec<Cell> {
     all
 }
 
-/// Each place to die once, and each fault, kind and crew many times.
+/// Each place to die once, each fault, kind and crew many times, and every fault before a rail without keys.
 pub(super) fn representative() -> Vec<Cell> {
     let all = cells();
     let mut deaths: Vec<Death> = all.iter().map(|cell| cell.death).filter(|death| !again(*death)).collect();
@@ -321,7 +321,16 @@ pub(super) fn representative() -> Vec<Cell> {
         of.sort_by_key(|cell| (cell.fault, cell.crew));
         of[turn * 7 % of.len()]
     };
-    deaths.into_iter().enumerate().map(pick).collect()
+    let mut part: Vec<Cell> = deaths.into_iter().enumerate().map(pick).collect();
+    // A rail without keys forgives nothing that is sent twice.
+    part.extend(all.iter().filter(|cell| {
+        let late =
+            cell.fault == Fault::PastLease && matches!(cell.death, Death::At(_, Step::Sent | Step::BeforeOutcome));
+        cell.crew == Crew::ForgetfulRail && (late || cell.death == Death::At(Kind::Execute, Step::Answered))
+    }));
+    part.sort_unstable();
+    part.dedup();
+    part
 }
 
 const fn again(death: Death) -> bool {

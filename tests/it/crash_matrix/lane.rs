@@ -143,7 +143,9 @@ impl Stage {
             }
             if cell.stops() && !died && struck.exists() {
                 tokio::time::sleep(LATE).await;
-                gateways.iter().for_each(|part| self.desk.thaw(*part));
+                for part in &gateways {
+                    self.desk.thaw(*part);
+                }
                 died = true;
             }
             for part in &gateways {

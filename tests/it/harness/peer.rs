@@ -11,6 +11,7 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
+use countersign::ambient::{Entropy as _, SystemEntropy};
 use countersign::http::serve::{Serving, serve};
 use futures::StreamExt as _;
 use tokio::net::TcpListener;
@@ -56,10 +57,16 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// A peer on this port whose pages come later, by [`Peer::serve`].
+    ///
+    /// The port is none of those that outgoing connections get: who was down for a while finds it free.
     pub(crate) async fn bind() -> (TcpListener, SocketAddr) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        (listener, address)
+        loop {
+            let port = 10_000 + u16::try_from(SystemEntropy.u64() % 22_000).unwrap();
+            if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)).await {
+                let address = listener.local_addr().unwrap();
+                return (listener, address);
+            }
+        }
     }
 
     /// Serves `router` on `listener`.

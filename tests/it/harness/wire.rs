@@ -9,6 +9,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::peer::Peer;
+
 /// What a wire does with the connections that are made from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Line {
@@ -47,9 +49,9 @@ pub(crate) struct Wire {
 impl Wire {
     /// A wire to `target`, from a port of its own.
     pub(crate) async fn to(target: String) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (listener, address) = Peer::bind().await;
         let wire = Self {
-            address: listener.local_addr().unwrap(),
+            address,
             target,
             line: Arc::new(Mutex::new(Line::Good)),
             cut: Arc::default(),
@@ -67,7 +69,7 @@ impl Wire {
                 let (cut, line) = (cut.lock().unwrap().clone(), *line.lock().unwrap());
                 let target = target.clone();
                 tokio::spawn(async move {
-                    cut.run_until_cancelled(join(near, target, line)).await;
+                    cut.run_until_cancelled(Box::pin(join(near, target, line))).await;
                 });
             }
         }));
@@ -124,7 +126,7 @@ async fn join(mut near: TcpStream, target: String, line: Line) {
         Line::HalfOpen => {
             let mut bytes = [0; 4096];
             while near.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
         Line::Good => {
             if let Ok(mut far) = TcpStream::connect(target).await {

@@ -293,13 +293,17 @@ impl Desk {
     /// are of one moment.
     pub(crate) async fn judged(&mut self) -> Vec<Breach> {
         let running: Vec<Part> = self.gateways().into_iter().filter(|part| self.runs(*part)).collect();
-        running.iter().for_each(|part| self.freeze(*part));
+        for part in &running {
+            self.freeze(*part);
+        }
         if !running.is_empty() {
             // What the database server has in hand it finishes.
             tokio::time::sleep(Duration::from_millis(30)).await;
         }
         let breaches = judge(&self.books()).await;
-        running.iter().for_each(|part| self.thaw(*part));
+        for part in &running {
+            self.thaw(*part);
+        }
         breaches
     }
 
