@@ -41,6 +41,8 @@ pub struct Config {
     pub rail: Rail,
     pub webhooks: Webhooks,
     pub context: Context,
+    pub retention: Retention,
+    pub restore: Restore,
     pub telemetry: Telemetry,
 }
 
@@ -136,6 +138,7 @@ pub struct Worker {
     pub tick_ms: u64,
     pub batch: u32,
     pub lease_ms: u64,
+    pub reconcile_only: bool,
 }
 
 /// `[signer]`.
@@ -182,6 +185,22 @@ pub struct Rail {
 pub struct Context {
     pub calls: u32,
     pub bytes: u32,
+}
+
+/// `[retention]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/countersign.toml documents every key")]
+pub struct Retention {
+    pub finished_after_s: u64,
+}
+
+/// `[restore]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/countersign.toml documents every key")]
+pub struct Restore {
+    pub asleep_s: u64,
 }
 
 /// `[telemetry]`.
@@ -274,6 +293,23 @@ impl Config {
             ));
         }
         Ok(())
+    }
+
+    /// How long what has ended stays in the hot tables, if `longest` is the longest window that a limit counts over.
+    ///
+    /// *Errors*: less than that: a limit counts payments where they are, and would forget what was spent.
+    pub fn finished_after(&self, longest: Duration) -> Result<Option<Duration>, ConfigFault> {
+        let seconds = self.retention.finished_after_s;
+        if seconds > 0 && Duration::from_secs(seconds) <= longest {
+            return Err(fault(
+                "retention.finished_after_s",
+                format_args!(
+                    "must be 0 or more than {}, the longest window of a limit in policy.file",
+                    longest.as_secs()
+                ),
+            ));
+        }
+        Ok((seconds > 0).then(|| Duration::from_secs(seconds)))
     }
 
     /// The protected resource: where the MCP endpoint is, and the default audience.

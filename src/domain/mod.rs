@@ -20,7 +20,8 @@ mod wake;
 pub use backoff::{Backoff, Schedule};
 pub use choice::Choice;
 pub use id::{
-    AgentId, DecisionId, EffectId, EventId, IdempotencyKey, KeyId, LeaseToken, OrderId, PaymentId, SignerId, TenantId,
+    AgentId, DecisionId, EffectId, EventId, IdempotencyKey, KeyId, LeaseToken, OrderId, PaymentId, RestoreId, SignerId,
+    TenantId,
 };
 pub use money::{Currency, MAX_MINOR, Money};
 pub use payment::{Attention, Closing, Execution, Notice, Payment, Phase, Stage, Status, Terms};

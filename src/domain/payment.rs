@@ -148,17 +148,20 @@ pub enum Attention {
     CancelWhileUnknown,
     /// Its agent has asked about it so often that it was told to stop.
     ContextBudgetSpent,
+    /// The rail shows a transfer of a payment that was not signed here: made after the backup that this is.
+    PaidAfterBackup,
 }
 
 impl Attention {
     /// Every reason.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::IntegrityMismatch,
         Self::TerminalContradiction,
         Self::ResendWindowClosed,
         Self::RefusedWhileUnknown,
         Self::CancelWhileUnknown,
         Self::ContextBudgetSpent,
+        Self::PaidAfterBackup,
     ];
 
     /// The stable spelling.
@@ -170,6 +173,7 @@ impl Attention {
             Self::RefusedWhileUnknown => "REFUSED_WHILE_UNKNOWN",
             Self::CancelWhileUnknown => "CANCEL_WHILE_UNKNOWN",
             Self::ContextBudgetSpent => "CONTEXT_BUDGET_SPENT",
+            Self::PaidAfterBackup => "PAID_AFTER_BACKUP",
         }
     }
 

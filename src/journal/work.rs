@@ -36,6 +36,11 @@ impl Journal {
             return Ok(Vec::new());
         }
         let mut tx = self.store.begin().await?;
+        if !self.may_work(&mut tx).await? {
+            // A restore that was found out just now is stored.
+            tx.commit().await?;
+            return Ok(Vec::new());
+        }
         let token = self.mint_token(&tx);
         let until = tx.now().plus(self.rules.timing.lease);
         let leases = tx.claim_due(&self.rules.node, &token, until, most).await?;

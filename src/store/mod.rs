@@ -8,6 +8,7 @@
 //! *Invariant*: a write is a compare-and-set, or an insert that a unique index judges.
 
 mod approvals;
+mod archive;
 mod attestations;
 mod audit;
 mod context;
@@ -19,11 +20,13 @@ mod inbox;
 mod lease;
 mod outbox;
 mod payments;
+mod restores;
 mod row;
 mod usage;
 mod writes;
 
 pub use approvals::{PinnedKey, StoredChallenge, StoredDecision};
+pub use archive::{Moved, Place};
 pub use attestations::{Attestation, Matter};
 pub use audit::{AuditNote, AuditRow};
 pub use context::ContextUse;
@@ -35,4 +38,5 @@ pub use inbox::{KeyBinding, KeyScope};
 pub use lease::Lease;
 pub use outbox::{ClaimedEvent, EventEnding, ListedEvent, NewEvent};
 pub use payments::{Guard, Listing};
+pub use restores::{Restore, Surprise, Tally};
 pub use usage::Counted;

@@ -14,7 +14,7 @@ use crate::harness::payments::{
 ///
 /// `=` nothing changes · `~` state and phase stay, something is noted · `>X` becomes X · `!CODE` refused ·
 /// `+A` attention: C contradiction, M mismatch, W resend window closed,
-/// B context budget spent.
+/// B context budget spent, P paid after the backup.
 /// The executing columns have one attempt out; in UNKNOWN the rail was asked since.
 const TABLE: &str = "
                                   | CREATED   AWAITING  UNREACH   MANUAL    SIGNED    INTENDED   UNKNOWN   | EXECUTED REJECTED EXPIRED CANCELLED FAILED
@@ -96,6 +96,10 @@ look-up: something else           | =         =         =         =         =   
 look-up: nothing                  | =         =         =         =         =         >UNKNOWN   ~         | =        =        =       =         =
 look-up: nothing, at resend_until | =         =         =         =         =         >UNKNOWN+W ~+W       | =        =        =       =         =
 look-up: no answer                | =         =         =         =         =         >UNKNOWN   ~         | =        =        =       =         =
+restore: an attempt was made      | !BUSY     !BUSY     !BUSY     !BUSY     >UNKNOWN  >UNKNOWN   ~         | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
+restore: an attempt was made, held | !BUSY    !BUSY     !BUSY     !BUSY     !BUSY     !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
+restore: paid unseen              | ~+P       ~+P       ~+P       ~+P       ~+P       =          =         | =        =        =       =         =
+restore: paid unseen, held        | ~+P       ~+P       ~+P       ~+P       ~+P       =          =         | =        =        =       =         =
 context budget spent              | ~+B       ~+B       ~+B       ~+B       ~+B       ~+B        ~+B       | =        =        =       =         =
 signer service told               | =         =         =         =         ~         ~          ~         | ~        ~        ~       ~         ~
 signer service not told           | =         =         =         =         ~         ~          ~         | ~        ~        ~       ~         ~
@@ -194,6 +198,8 @@ fn row(name: &str) -> Row {
         "look-up: something else" => Event::LookedUp(Finding::Differs),
         "look-up: nothing" => Event::LookedUp(Finding::NotFound),
         "look-up: no answer" => Event::LookedUp(Finding::Inconclusive),
+        "restore: an attempt was made" => Event::IntentRecovered,
+        "restore: paid unseen" => Event::PaidUnseen,
         "context budget spent" => Event::ContextSpent,
         "signer service told" => Event::CloseTold { done: true },
         "signer service not told" => Event::CloseTold { done: false },
@@ -244,6 +250,8 @@ fn variant(event: &Event) -> &'static str {
         Event::LookedUp(Finding::Differs) => "differs",
         Event::LookedUp(Finding::NotFound) => "not found",
         Event::LookedUp(Finding::Inconclusive) => "inconclusive",
+        Event::IntentRecovered => "intent recovered",
+        Event::PaidUnseen => "paid unseen",
         Event::ContextSpent => "context spent",
         Event::CloseTold { done: true } => "told",
         Event::CloseTold { done: false } => "not told",
@@ -251,7 +259,7 @@ fn variant(event: &Event) -> &'static str {
 }
 
 /// What [`variant`] can say.
-const VARIANTS: usize = 40;
+const VARIANTS: usize = 42;
 
 /// The rows of the table: the event's words and one cell a column.
 fn rows() -> Vec<(&'static str, Vec<&'static str>)> {
@@ -300,6 +308,7 @@ fn outcome(before: &Payment, row: &Row, told: &str) -> String {
             Attention::RefusedWhileUnknown => "+R",
             Attention::CancelWhileUnknown => "+X",
             Attention::ContextBudgetSpent => "+B",
+            Attention::PaidAfterBackup => "+P",
         });
     }
     words

@@ -8,7 +8,18 @@ use crate::harness::database::{Raw, TestDatabase, TestEngine, engines};
 use crate::store::sample::{full, insert, payment};
 
 /// The columns that may be NULL, all read as `Option`: the SQLite driver reads NULL into a number as 0.
-const NULLABLE: [&str; 13] = [
+const NULLABLE: [&str; 25] = [
+    "archived_effects.settled_at",
+    "archived_payments.cancel_requested_at",
+    "archived_payments.check_at",
+    "archived_payments.execute_at",
+    "archived_payments.held_at",
+    "archived_payments.last_send_at",
+    "archived_payments.next_wake_at",
+    "archived_payments.notify_at",
+    "archived_payments.resend_until",
+    "archived_payments.tell_at",
+    "comparisons.compared_at",
     "effects.settled_at",
     "outbox.delivered_at",
     "outbox.next_at",
@@ -21,6 +32,7 @@ const NULLABLE: [&str; 13] = [
     "payments.notify_at",
     "payments.resend_until",
     "payments.tell_at",
+    "restores.lifted_at",
     "signer_keys.revoked_at",
 ];
 
@@ -34,7 +46,8 @@ async fn columns(db: &TestDatabase) -> Vec<String> {
         }
         TestEngine::Postgres => {
             "SELECT table_name || '.' || column_name || ' ' || data_type || CASE is_nullable WHEN 'NO' THEN ' not null' ELSE '' END \
-             FROM information_schema.columns WHERE table_schema = current_schema() AND table_name NOT LIKE '\\_sqlx%'"
+             FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name) \
+             WHERE table_schema = current_schema() AND table_name NOT LIKE '\\_sqlx%' AND table_type = 'BASE TABLE'"
         }
     };
     let mut columns = db.raw().await.texts(sql).await;
@@ -100,6 +113,10 @@ fn both_migrations_say_the_same_but_for_the_names_of_types() {
         (
             include_str!("../../migrations/sqlite/0004_outbox.sql"),
             include_str!("../../migrations/postgres/0004_outbox.sql"),
+        ),
+        (
+            include_str!("../../migrations/sqlite/0008_keeping.sql"),
+            include_str!("../../migrations/postgres/0008_keeping.sql"),
         ),
     ];
     for (sqlite, postgres) in pairs {

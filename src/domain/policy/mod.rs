@@ -10,6 +10,7 @@ mod limit;
 mod rule;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 pub use approval::{Answer, ApprovalPolicy, Level};
 pub use file::PolicyFault;
@@ -66,6 +67,11 @@ impl Policy {
     /// The limits that bind a payment of these facts.
     pub fn limits<'a>(&'a self, facts: &'a Facts<'_>) -> impl Iterator<Item = &'a Limit> {
         self.limits.iter().filter(|limit| limit.binds(facts.agent, facts.amount.currency()))
+    }
+
+    /// How far back the longest window of a limit reaches.
+    pub fn longest_window(&self) -> Duration {
+        self.limits.iter().filter_map(|limit| limit.window).map(|window| window.span).max().unwrap_or_default()
     }
 
     /// The payees that are known.

@@ -7,6 +7,7 @@
 mod event;
 mod person;
 mod rail;
+mod restored;
 mod signing;
 
 use std::time::Duration;
@@ -22,6 +23,7 @@ use rail::{
     confirmed, differs, execution_intended, found_refused, in_doubt, looked_up, not_sent, policy_denied, quorum_lost,
     refused, send_started,
 };
+use restored::{intent_recovered, paid_unseen};
 use signing::{Decided, cancel, deadline, decided, notified, notify_requested, notify_started, reached, registered};
 
 /// The spans that transitions go by; configuration, never the clock.
@@ -139,6 +141,8 @@ pub fn apply(payment: &Payment, event: Event, moment: &Moment<'_>) -> Result<App
             Stage::Open | Stage::Signed => drop(next.attention.insert(Attention::ContextBudgetSpent)),
             Stage::Ended => {}
         },
+        Event::IntentRecovered => intent_recovered(&mut next, moment)?,
+        Event::PaidUnseen => paid_unseen(&mut next, moment),
         Event::Superseded => supersede(&mut next)?,
         Event::Held => hold(&mut next, moment)?,
         Event::Released => release(&mut next, moment)?,

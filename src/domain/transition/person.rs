@@ -111,7 +111,9 @@ pub(super) fn attest_not_executed(next: &mut Payment, moment: &Moment<'_>) -> Re
     let group = next.execution.group.saturating_add(1);
     next.execution = Execution { group, next_at: Some(moment.now), ..Execution::default() };
     // The others spoke of the group before.
-    next.attention.retain(|reason| matches!(reason, Attention::TerminalContradiction | Attention::ContextBudgetSpent));
+    next.attention.retain(|reason| {
+        matches!(reason, Attention::TerminalContradiction | Attention::ContextBudgetSpent | Attention::PaidAfterBackup)
+    });
     Ok(())
 }
 
