@@ -132,11 +132,17 @@ CREATE TABLE archived_decisions (
   PRIMARY KEY (payment_id, round, signer_id)
 ) STRICT;
 
+-- How many are open under a limit: by an index of these alone, or SQLite reads the whole history of a currency.
+DROP INDEX payments_signed;
+CREATE INDEX payments_open_now ON payments (currency, tenant, agent)
+  WHERE status IN ('CREATED','AWAITING_SIGNER','SIGNER_UNREACHABLE','NEED_MANUAL','SIGNED');
+
 -- What may move, oldest first; and what goes with a payment that moves.
 CREATE INDEX payments_finished ON payments (updated_at, payment_id)
   WHERE next_wake_at IS NULL AND held_at IS NULL AND attention = '' AND phase <> 'unknown'
     AND status IN ('EXECUTED','REJECTED','EXPIRED','CANCELLED','FAILED');
 CREATE INDEX outbox_by_payment ON outbox (payment_id);
+CREATE INDEX outbox_undelivered ON outbox (payment_id) WHERE state <> 'delivered';
 CREATE INDEX callbacks_by_payment ON callbacks (payment_id);
 
 -- A database that may be a restored backup: nothing is sent until what it believes unpaid was compared with the rail.

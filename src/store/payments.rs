@@ -39,8 +39,12 @@ pub(super) const BY_ORDER: &str = "SELECT * FROM payments_everywhere WHERE tenan
 /// A payment of whatever tenant.
 pub(super) const FOR_WORK: &str = "SELECT * FROM payments_everywhere WHERE payment_id = $1";
 /// A page of an agent's payments.
-pub(super) const LIST_OF_AGENT: &str = "SELECT * FROM payments_everywhere WHERE tenant = $1 AND agent = $2 \
-     AND ($3 = '' OR status = $3) AND payment_id < $4 ORDER BY payment_id DESC LIMIT $5";
+///
+/// Said as a range in the order of its index: with an equality PostgreSQL may walk the primary key instead, which for
+/// an agent with few payments among many is the whole table.
+pub(super) const LIST_OF_AGENT: &str = "SELECT * FROM payments_everywhere WHERE tenant = $1 \
+     AND agent >= $2 AND (agent, payment_id) < ($2, $4) AND ($3 = '' OR status = $3) \
+     ORDER BY agent DESC, payment_id DESC LIMIT $5";
 /// A page of a tenant's payments.
 pub(super) const LIST_OF_TENANT: &str = "SELECT * FROM payments_everywhere WHERE tenant = $1 AND $2 = '' \
      AND ($3 = '' OR status = $3) AND payment_id < $4 ORDER BY payment_id DESC LIMIT $5";

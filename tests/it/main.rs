@@ -35,6 +35,7 @@ mod flow_execution;
 mod flow_main;
 mod flow_store;
 mod flow_unreachable;
+mod growth;
 mod harness;
 mod ingress;
 mod proof;
