@@ -39,6 +39,7 @@ mod growth;
 mod harness;
 mod ingress;
 mod proof;
+mod retention;
 mod schema;
 mod ship;
 mod signer_conformance;

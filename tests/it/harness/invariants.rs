@@ -7,15 +7,17 @@ use countersign::proof::{AuditFacts, GENESIS, link};
 use serde_json::Value;
 
 use super::app::App;
+use super::database::Raw;
 
 /// Checks all of it.
 pub(crate) async fn check(app: &App) {
     let mut raw = app.db.raw().await;
-    let ids = raw.texts("SELECT payment_id FROM payments ORDER BY payment_id").await;
+    let ids = raw.texts("SELECT payment_id FROM payments_everywhere ORDER BY payment_id").await;
     let mut audit = Vec::new();
     for tenant in raw.texts("SELECT tenant FROM audit_heads ORDER BY tenant").await {
         audit.extend(chain_verifies(app, &tenant).await);
     }
+    each_in_one_place(&mut raw).await;
     drop(raw);
     for id in ids {
         let payment = app.db.store().read().await.unwrap().payment_for_work(&id).await.unwrap().unwrap();
@@ -25,6 +27,23 @@ pub(crate) async fn check(app: &App) {
         every_open_row_is_woken(&payment);
         history_is_complete(&payment, &history);
     }
+}
+
+/// A payment is here or in the archive; an order is taken by its open or executed payment, and by no other.
+async fn each_in_one_place(raw: &mut Raw) {
+    let both =
+        raw.texts("SELECT p.payment_id FROM payments p JOIN archived_payments a ON a.payment_id = p.payment_id").await;
+    assert_eq!(both, [""; 0], "in both places");
+    let takes = raw
+        .texts(
+            "SELECT tenant || ' ' || order_id || ' ' || payment_id AS taken FROM payments_everywhere \
+             WHERE status NOT IN ('REJECTED','EXPIRED','CANCELLED','FAILED') ORDER BY taken",
+        )
+        .await;
+    let taken = raw
+        .texts("SELECT tenant || ' ' || order_id || ' ' || payment_id AS taken FROM taken_orders ORDER BY taken")
+        .await;
+    assert_eq!(taken, takes, "orders are taken by what is open or executed");
 }
 
 /// Whether two people said that the money moved: then their word stands, not the rail's.
