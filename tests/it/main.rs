@@ -39,6 +39,7 @@ mod growth;
 mod harness;
 mod ingress;
 mod proof;
+mod restore;
 mod retention;
 mod schema;
 mod ship;
