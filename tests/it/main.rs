@@ -37,6 +37,7 @@ mod flow_store;
 mod flow_unreachable;
 mod growth;
 mod harness;
+mod hold_races;
 mod ingress;
 mod proof;
 mod restore;
