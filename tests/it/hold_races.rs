@@ -249,9 +249,9 @@ async fn a_hold_against_notifying_the_signers_again() {
             app.signer_online(round % 2 == 0).await;
             let (operator, token) = (app.operator(), app.operator());
             let resend = app.call(&token, "resend_notification", json!({"order_id": order}));
-            let (held, resent) = race(round, hold(app, &operator, &order), resend).await;
+            let (held, asked_again) = race(round, hold(app, &operator, &order), resend).await;
             assert!(!held.is_error, "{}", held.body);
-            assert!(!resent.is_error || resent.code() == "PAYMENT_ON_MANUAL_HOLD", "{}", resent.body);
+            assert!(!asked_again.is_error || asked_again.code() == "PAYMENT_ON_MANUAL_HOLD", "{}", asked_again.body);
             let asked = app.asked(&id).await;
             app.clock.advance(3_600 * 1_000_000);
             settle(&worker).await;

@@ -153,8 +153,8 @@ async fn an_order_that_was_paid_long_ago_is_never_paid_again() {
         assert_eq!((replayed.status().as_str(), &replayed.body["idempotent_replayed"]), ("EXECUTED", &json!(true)));
         assert_eq!(replayed.text("payment_id"), first.text("payment_id"), "the key's binding outlives the move");
         assert_eq!(app.create("paid").await.text("payment_id"), first.text("payment_id"));
-        let reused = create("paid", &json!({"idempotency_key": "key-of-the-paid-one", "amount": "1.00"}));
-        assert_eq!(app.call(&app.agent(), "create_payment", reused).await.code(), "IDEMPOTENCY_KEY_REUSED");
+        let other = create("paid", &json!({"idempotency_key": "key-of-the-paid-one", "amount": "1.00"}));
+        assert_eq!(app.call(&app.agent(), "create_payment", other).await.code(), "IDEMPOTENCY_KEY_REUSED");
         let fresh = |order: &str| create(order, &json!({"idempotency_key": format!("another-key-{order}")}));
         let refused = app.call(&app.agent(), "create_payment", fresh("paid")).await;
         assert_eq!(refused.code(), "ORDER_ALREADY_HAS_PAYMENT");

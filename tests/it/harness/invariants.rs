@@ -34,7 +34,7 @@ async fn each_in_one_place(raw: &mut Raw) {
     let both =
         raw.texts("SELECT p.payment_id FROM payments p JOIN archived_payments a ON a.payment_id = p.payment_id").await;
     assert_eq!(both, [""; 0], "in both places");
-    let takes = raw
+    let expected = raw
         .texts(
             "SELECT tenant || ' ' || order_id || ' ' || payment_id AS taken FROM payments_everywhere \
              WHERE status NOT IN ('REJECTED','EXPIRED','CANCELLED','FAILED') ORDER BY taken",
@@ -43,7 +43,7 @@ async fn each_in_one_place(raw: &mut Raw) {
     let taken = raw
         .texts("SELECT tenant || ' ' || order_id || ' ' || payment_id AS taken FROM taken_orders ORDER BY taken")
         .await;
-    assert_eq!(taken, takes, "orders are taken by what is open or executed");
+    assert_eq!(taken, expected, "orders are taken by what is open or executed");
 }
 
 /// Whether two people said that the money moved: then their word stands, not the rail's.
