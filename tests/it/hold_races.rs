@@ -34,7 +34,7 @@ async fn race<A, B>(round: u64, one: impl Future<Output = A>, other: impl Future
         let second = other.await;
         return (one.await, second);
     }
-    let (early, late) = if round % 2 == 0 { (round / 2, 0) } else { (0, round / 2) };
+    let (early, late) = if round.is_multiple_of(2) { (round / 2, 0) } else { (0, round / 2) };
     tokio::join!(
         async {
             stagger(early).await;
@@ -123,7 +123,7 @@ async fn a_hold_against_running_out_of_time() {
             app.create(&order).await;
             app.clock.advance(25 * 3_600 * 1_000_000);
             let operator = app.operator();
-            let (held, ()) = race(round, hold(app, &operator, &order), ticks(&worker)).await;
+            let (held, ()) = Box::pin(race(round, hold(app, &operator, &order), ticks(&worker))).await;
             match held.code().as_str() {
                 "(CREATED)" => {
                     seen[0] += 1;
@@ -191,7 +191,7 @@ async fn a_hold_against_the_claim_and_the_intent() {
             let id = app.signed(&order).await;
             let operator = app.operator();
             let workers = async { tokio::join!(ticks(&one), ticks(&two)) };
-            let (held, _) = race(round, hold(app, &operator, &order), workers).await;
+            let (held, _) = Box::pin(race(round, hold(app, &operator, &order), workers)).await;
             if held.is_error {
                 seen[1] += 1;
                 let code = held.code();

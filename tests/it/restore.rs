@@ -427,7 +427,7 @@ async fn command(app: &App, arguments: &[&str]) -> (i32, Value, String) {
         .env("COUNTERSIGN__RAIL__READ_LAG_MS", "1")
         .env("COUNTERSIGN__WORKER__LEASE_MS", "1000")
         .kill_on_drop(true);
-    let done = tokio::time::timeout(Duration::from_secs(60), command.output()).await.unwrap().unwrap();
+    let done = tokio::time::timeout(Duration::from_mins(1), command.output()).await.unwrap().unwrap();
     let text = String::from_utf8(done.stdout).unwrap();
     (
         done.status.code().unwrap(),
