@@ -27,6 +27,14 @@ properties cases="100":
 crash-matrix:
     COUNTERSIGN_MATRIX=whole cargo test --locked --test it crash_matrix -- --nocapture
 
+# The plans of claims, scans and reads over 1,000,000 finished and 1,000 open payments; takes minutes
+plans-million:
+    COUNTERSIGN_TEST_ROWS=1000000 cargo test --test it -- growth::hot --nocapture
+
+# What a status read and an idle tick cost as the table grows from 10³ to 10⁶ payments; takes minutes
+bench-reads rows="1000000":
+    COUNTERSIGN_BENCH_ROWS={{ rows }} cargo test --test it -- growth::reads --nocapture
+
 # Fuzz the ingress with arbitrary bodies; needs a nightly toolchain and cargo-fuzz
 fuzz seconds="60":
     cargo +nightly fuzz run ingress -- -max_total_time={{ seconds }} -max_len=4096

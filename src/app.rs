@@ -153,7 +153,10 @@ pub async fn journal(
     // A target that must not be reached is refused now.
     webhooks.look_up().await?;
     let switch: Arc<dyn PresencePort> = Arc::<SignerClient>::clone(&signer);
-    let rules = rules(config, rail.as_ref(), ambient)?;
+    let rules = Rules {
+        finished_after: config.finished_after(policy.longest_window())?,
+        ..rules(config, rail.as_ref(), ambient)?
+    };
     Ok(Arc::new(Journal::new(Setup {
         store,
         signer: signer as Arc<dyn SignerPort>,
@@ -250,6 +253,8 @@ pub fn rules(config: &Config, rail: &dyn RailPort, ambient: &Ambient) -> Result<
         payer: Account::parse("payer_account", &config.payments.payer_account)
             .map_err(setting("payments.payer_account"))?,
         batch: config.worker.batch.into(),
+        finished_after: None,
+        asleep: (config.restore.asleep_s > 0).then(|| Duration::from_secs(config.restore.asleep_s)),
         events: EventRules {
             schedule: Schedule::new(config.webhooks.schedule_s.iter().copied().map(Duration::from_secs).collect()),
             send_within: ms(config.worker.lease_ms),

@@ -7,10 +7,15 @@ use std::time::{Duration, Instant};
 use tokio::task::{Id, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::journal::{Checkpoints, DueKind, Journal, PLACES};
+use crate::journal::{Checkpoints, Comparing, DueKind, Journal, PLACES, Place};
 
 /// How long deliveries under way may take to end when the process stops.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// How often the worker looks for what may move to the archive, and how long it leaves others the database between two
+/// batches.
+const RETIRE_EVERY: Duration = Duration::from_mins(1);
+const RETIRE_PAUSE: Duration = Duration::from_millis(50);
 
 /// Attends to due payments and delivers events until `stop` turns.
 ///
@@ -20,7 +25,17 @@ pub async fn run(journal: Arc<Journal>, every: Duration, drain: Duration, stop: 
     let targets = journal.webhook_targets().iter().cloned();
     let events = targets.map(|target| events(Arc::clone(&journal), target, every, stop.clone()));
     let events = futures::future::join_all(events);
-    tokio::join!(payments(Arc::clone(&journal), every, drain, stop.clone()), events);
+    // Before the first claim: whether this database may be a copy of the past.
+    while let Err(refusal) = journal.appear(true).await {
+        tracing::warn!(error = %refusal, "the database can't be used yet; nothing is claimed");
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(every) => {}
+        }
+    }
+    let restored = restored(Arc::clone(&journal), stop.clone());
+    let archive = archive(Arc::clone(&journal), stop.clone());
+    tokio::join!(payments(Arc::clone(&journal), every, drain, stop.clone()), events, archive, restored);
 }
 
 /// Makes checkpoints of the audit until `stop` turns; the last ones are made by whoever drains the process.
@@ -102,6 +117,56 @@ impl Places {
         }
         let share = self.most.div_ceil(counts.len().saturating_add(1));
         counts.into_iter().filter(|(_, count)| *count >= share).map(|(tenant, _)| tenant.to_owned()).collect()
+    }
+}
+
+/// How often a worker looks whether the database is one to be compared, and how long it leaves a rail that has no answer.
+const COMPARE_EVERY: Duration = Duration::from_secs(5);
+
+/// Says that a worker is there, and compares a restored database's payments with the rail.
+async fn restored(journal: Arc<Journal>, stop: CancellationToken) {
+    let mut place = String::new();
+    let mut told = tokio::time::Instant::now();
+    while !stop.is_cancelled() {
+        if told.elapsed() >= journal.word_every() {
+            told = tokio::time::Instant::now();
+            if let Err(refusal) = journal.appear(false).await {
+                tracing::warn!(error = %refusal, "the worker could not leave word in the database");
+            }
+        }
+        let pass = journal.compare(&place).await.unwrap_or_else(|refusal| {
+            tracing::warn!(error = %refusal, "payments could not be compared with the rail; it is tried again");
+            Comparing::default()
+        });
+        let goes_on = pass.compared > 0 && pass.in_doubt == 0 && !pass.lifted;
+        place = pass.next.unwrap_or_default();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(if goes_on { Duration::ZERO } else { COMPARE_EVERY }) => {}
+        }
+    }
+}
+
+/// Moves what is all over to the archive, a small batch at a time.
+async fn archive(journal: Arc<Journal>, stop: CancellationToken) {
+    if journal.retention().is_none() {
+        return;
+    }
+    let mut place = Place::default();
+    while !stop.is_cancelled() {
+        let next = match journal.retire(&place).await {
+            Ok(moved) => moved.next,
+            Err(refusal) => {
+                tracing::warn!(error = %refusal, "finished payments could not be moved; it is tried again");
+                None
+            }
+        };
+        let wait = if next.is_some() { RETIRE_PAUSE } else { RETIRE_EVERY };
+        place = next.unwrap_or_default();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
     }
 }
 

@@ -49,6 +49,10 @@ impl Dev {
         if unset("COUNTERSIGN__TELEMETRY__ENVIRONMENT") {
             "dev".clone_into(&mut config.telemetry.environment);
         }
+        // Put away overnight, it is still the same one.
+        if unset("COUNTERSIGN__RESTORE__ASLEEP_S") {
+            config.restore.asleep_s = 0;
+        }
         let guard = telemetry::init(&config.telemetry)?;
         let ambient = ambient();
         let home = Home::open(&self.data_dir, ambient.entropy.as_ref())?;

@@ -12,6 +12,7 @@ mod doctor;
 mod health;
 mod home;
 mod keys;
+mod restored;
 mod sandbox;
 mod serve;
 mod sign;
@@ -57,6 +58,8 @@ enum Command {
     Signer(signer::Signer),
     /// The sandbox rail
     Sandbox(sandbox::SandboxRail),
+    /// After restoring a backup: compare every payment that it believes unpaid with the rail, before anything is sent
+    Restored(restored::Restored),
     /// Bring the database's schema up to date
     Migrate(serve::Migrate),
     /// The effective configuration, redacted, and whether every dependency answers; or `check signer`
@@ -168,6 +171,7 @@ async fn run(command: Command) -> Result<(), CommandFault> {
         Command::Worker(worker) => Box::pin(worker.run()).await,
         Command::Signer(signer) => Box::pin(signer.run()).await,
         Command::Sandbox(rail) => Box::pin(rail.run()).await,
+        Command::Restored(restored) => Box::pin(restored.run()).await,
         Command::Migrate(migrate) => Box::pin(migrate.run()).await,
         Command::Check(check) => Box::pin(check.run()).await,
         Command::Health(health) => Box::pin(health.run()).await,

@@ -41,17 +41,24 @@ pub(super) struct Serve {
     /// Leave due work to `countersign worker`
     #[arg(long)]
     no_worker: bool,
+    /// Take the database for a restored backup: send nothing until its payments were compared with the rail
+    #[arg(long)]
+    reconcile_only: bool,
 }
 
 impl Serve {
     pub(super) async fn run(self) -> Result<(), CommandFault> {
         let mut config = self.file.checked()?;
         config.worker.enabled &= !self.no_worker;
+        config.worker.reconcile_only |= self.reconcile_only;
         let guard = telemetry::init(&config.telemetry)?;
         let policy = read_policy(&config)?;
         // First: a second instance by mistake must not touch the database.
         let listener = bind("server.listen", &config.server.listen).await?;
         let gateway = Gateway::build(&config, policy, &ambient(), false).await?;
+        if config.worker.reconcile_only {
+            gateway.journal.mark_restored("reconcile_only").await.map_err(failed)?;
+        }
         let stop = stop_on_signals().map_err(failed)?;
         tracing::info!(
             listen = config.server.listen,
@@ -77,6 +84,9 @@ pub(super) struct Worker {
     /// Answer GET /healthz at this address: 200 while the process lives and the database answers
     #[arg(long, value_name = "ADDRESS", env = "COUNTERSIGN_WORKER_HEALTH")]
     health: Option<String>,
+    /// Take the database for a restored backup: send nothing until its payments were compared with the rail
+    #[arg(long)]
+    reconcile_only: bool,
 }
 
 impl Worker {
@@ -91,6 +101,9 @@ impl Worker {
         };
         let store = open_store(&config, Arc::clone(&ambient.clock)).await?;
         let journal = journal(&config, policy, store.clone(), &ambient, false).await?;
+        if config.worker.reconcile_only || self.reconcile_only {
+            journal.mark_restored("reconcile_only").await.map_err(failed)?;
+        }
         let stop = stop_on_signals().map_err(failed)?;
         let health = health.map(|listener| {
             let router = health::alive(Arc::clone(&journal));

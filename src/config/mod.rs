@@ -47,6 +47,8 @@ pub struct Config {
     pub webhooks: Webhooks,
     pub audit: Audit,
     pub context: Context,
+    pub retention: Retention,
+    pub restore: Restore,
     pub telemetry: Telemetry,
 }
 
@@ -142,6 +144,7 @@ pub struct Worker {
     pub tick_ms: u64,
     pub batch: u32,
     pub lease_ms: u64,
+    pub reconcile_only: bool,
 }
 
 /// `[signer]`.
@@ -191,6 +194,22 @@ pub struct Context {
     pub bytes: u32,
 }
 
+/// `[retention]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/countersign.toml documents every key")]
+pub struct Retention {
+    pub finished_after_s: u64,
+}
+
+/// `[restore]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/countersign.toml documents every key")]
+pub struct Restore {
+    pub asleep_s: u64,
+}
+
 /// `[telemetry]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -227,6 +246,23 @@ impl Config {
         self.webhooks.resolve_secrets()?;
         let signer = &mut self.signer;
         resolve("signer.callback_secret", &mut signer.callback_secret, &signer.callback_secret_file)
+    }
+
+    /// How long what has ended stays in the hot tables, if `longest` is the longest window that a limit counts over.
+    ///
+    /// *Errors*: less than that: a limit counts payments where they are, and would forget what was spent.
+    pub fn finished_after(&self, longest: Duration) -> Result<Option<Duration>, ConfigFault> {
+        let seconds = self.retention.finished_after_s;
+        if seconds > 0 && Duration::from_secs(seconds) <= longest {
+            return Err(fault(
+                "retention.finished_after_s",
+                format_args!(
+                    "must be 0 or more than {}, the longest window of a limit in policy.file",
+                    longest.as_secs()
+                ),
+            ));
+        }
+        Ok((seconds > 0).then(|| Duration::from_secs(seconds)))
     }
 
     /// The protected resource: where the MCP endpoint is, and the default audience.

@@ -102,6 +102,10 @@ minted!(
     EventId, "evt_"
 );
 minted!(
+    /// A restored backup that is compared with the rail.
+    RestoreId, "rst_"
+);
+minted!(
     /// A signer's decision.
     DecisionId, "dec_"
 );

@@ -3,6 +3,7 @@
 //! *Invariant*: no input or output, no clock, no randomness, no async. Time and random numbers
 //! arrive as arguments; decisions leave as values.
 
+mod attention;
 mod backoff;
 mod choice;
 mod id;
@@ -18,14 +19,16 @@ mod time;
 mod transition;
 mod wake;
 
+pub use attention::Attention;
 pub use backoff::{Backoff, Schedule};
 pub use choice::Choice;
 pub use id::{
-    AgentId, DecisionId, EffectId, EventId, IdempotencyKey, KeyId, LeaseToken, OrderId, PaymentId, SignerId, TenantId,
+    AgentId, DecisionId, EffectId, EventId, IdempotencyKey, KeyId, LeaseToken, OrderId, PaymentId, RestoreId, SignerId,
+    TenantId,
 };
 pub use invariant::{Invariant, broken, broken_by};
 pub use money::{Currency, MAX_MINOR, Money};
-pub use payment::{Attention, Closing, Execution, Notice, Payment, Phase, Stage, Status, Terms};
+pub use payment::{Closing, Execution, Notice, Payment, Phase, Stage, Status, Terms};
 pub use policy::{
     Answer, ApprovalPolicy, Bound, Counts, Facts, Lack, Level, Limit, Payees, Policy, PolicyFault, Proposed, Usage,
     Window,

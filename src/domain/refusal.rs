@@ -76,6 +76,8 @@ pub enum Code {
     SignerTimeout,
     /// The request asks for what can't be done while an outcome is unknown.
     OutcomeUnknownBlocks,
+    /// The database is a restored backup that is being compared with the rail.
+    RestoreUnderWay,
     /// The database can't be used right now.
     StoreUnavailable,
     /// The answer was not ready before the call's deadline.
@@ -111,7 +113,7 @@ const fn retry(name: &'static str, category: &'static str, status: u16, after_ms
 
 impl Code {
     /// Every code.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::InvalidArgument,
         Self::AmountInvalid,
         Self::AmountPrecision,
@@ -146,6 +148,7 @@ impl Code {
         Self::SignerUnauthorized,
         Self::SignerTimeout,
         Self::OutcomeUnknownBlocks,
+        Self::RestoreUnderWay,
         Self::StoreUnavailable,
         Self::DeadlineExceeded,
         Self::Internal,
@@ -190,6 +193,7 @@ impl Code {
             Self::SignerUnauthorized => entry("SIGNER_UNAUTHORIZED", "dependency_auth", 502, "page_an_operator"),
             Self::SignerTimeout => retry("SIGNER_TIMEOUT", "unknown_outcome", 504, 2_000),
             Self::OutcomeUnknownBlocks => retry("OUTCOME_UNKNOWN_BLOCKS", "unknown_outcome", 409, 5_000),
+            Self::RestoreUnderWay => retry("RESTORE_UNDER_WAY", "internal", 503, 30_000),
             Self::StoreUnavailable => retry("STORE_UNAVAILABLE", "internal", 503, 1_000),
             Self::DeadlineExceeded => retry("DEADLINE_EXCEEDED", "internal", 504, 1_000),
             Self::Internal => entry("INTERNAL", "internal", 500, "page_an_operator"),

@@ -133,7 +133,9 @@ impl Journal {
         for kept in status.decisions.iter().take(DECISIONS) {
             match self.take_decision(&payment, kept).await {
                 Ok(after) => payment = after,
-                Err(refusal) if refusal.code == Code::StoreUnavailable => return Err(refusal),
+                Err(refusal) if matches!(refusal.code, Code::StoreUnavailable | Code::RestoreUnderWay) => {
+                    return Err(refusal);
+                }
                 Err(refusal) => self.refused_decision(&payment, kept, &refusal).await?,
             }
         }

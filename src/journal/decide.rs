@@ -158,6 +158,14 @@ impl Journal {
             self.change(&mut tx, &payment, event, act.clone()).await?
         };
         if !applied.changed(&payment) {
+            // It has left the hot tables: nothing is added to what is all over.
+            if !tx.take_row(payment_id.as_str()).await? {
+                return Err(Refusal::new(
+                    Code::PaymentTerminal,
+                    format!("the payment has ended as {} and does not change again", payment.status.as_str()),
+                )
+                .about(payment.reference()));
+            }
             // Surplus, after the quorum or the signer's level was complete: kept, with no effect now or
             // at execution.
             stored.payment_version = 0;

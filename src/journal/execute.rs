@@ -77,7 +77,7 @@ impl Journal {
         self.send(lease, &payment, recorded).await
     }
 
-    fn intent(&self, payment: &Payment) -> Intent {
+    pub(super) fn intent(&self, payment: &Payment) -> Intent {
         let terms = &payment.terms;
         let transfer = Transfer {
             reference: terms.payment_id.to_string(),
@@ -168,7 +168,7 @@ fn failure_code(trouble: &Trouble) -> String {
     }
 }
 
-fn finding(lookup: Lookup) -> (Finding, String) {
+pub(super) fn finding(lookup: Lookup) -> (Finding, String) {
     match lookup {
         Lookup::Found(RailReceipt { transfer_id }) => (Finding::Found { transfer_id }, "found".to_owned()),
         Lookup::FoundRefused(trouble) => {

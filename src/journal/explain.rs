@@ -88,7 +88,8 @@ impl Journal {
                     | Attention::TerminalContradiction
                     | Attention::ResendWindowClosed
                     | Attention::RefusedWhileUnknown
-                    | Attention::CancelWhileUnknown => "an operator compares our records with the rail's",
+                    | Attention::CancelWhileUnknown
+                    | Attention::PaidAfterBackup => "an operator compares our records with the rail's",
                 },
             ));
         }

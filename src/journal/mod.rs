@@ -35,17 +35,20 @@ mod reach;
 mod reading;
 mod recorded;
 mod replay;
+mod restore;
+mod retention;
 mod rules;
 pub mod verify;
 mod work;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-pub use crate::store::{AuditRow, DueKind, Lease, Parking, Stuck};
+pub use crate::store::{AuditRow, DueKind, Lease, Moved, Parking, Place, Stuck};
 pub use audit::Evidence;
 pub use check::SignerNews;
 pub use checkpoints::{CheckpointFault, CheckpointPlan, Checkpointed, Checkpoints};
@@ -63,6 +66,7 @@ pub use reading::{Approval, ApprovalForm, Page, Selector};
 pub use recorded::Recorded;
 #[cfg(test)]
 pub(crate) use recorded::for_test;
+pub use restore::{Comparing, RestoreReport};
 pub use rules::{EventRules, Rules, resend_window, settle_after};
 pub use work::Progress;
 
@@ -114,6 +118,8 @@ pub struct Journal {
     due: Notify,
     /// Turns when this process wrote an event; the delivery loops wait on it.
     news: watch::Sender<()>,
+    /// The word that this process's worker last left in the database, in microseconds; 0 before the first.
+    word: AtomicI64,
     /// What agents were told about payments by this process.
     context: context::Counts,
     /// Turns when this process is to stop: who waits for news then answers with what there is.
@@ -136,6 +142,7 @@ impl Journal {
             rules,
             due: Notify::new(),
             news: watch::Sender::new(()),
+            word: AtomicI64::new(0),
             context: context::Counts::new(),
             stopping: CancellationToken::new(),
         }
@@ -199,12 +206,16 @@ impl Journal {
     /// What follows from the transition is announced by [`Journal::announce`] once the transaction has
     /// committed.
     async fn change(&self, tx: &mut Tx, before: &Payment, event: Event, act: Act<'_>) -> Result<Applied, Refusal> {
+        let guard = match (event.is_outcome(), act.guard) {
+            (true, Guard::Version) => Guard::Outcome,
+            (_, guard) => guard,
+        };
         let applied = apply(before, event, &self.moment(tx))?;
         if applied.changed(before) {
             if let Some(invariant) = broken_by(before, &applied.payment) {
                 return Err(self.suspect(before, invariant));
             }
-            tx.save_payment(before, &applied.payment, act.guard).await?;
+            tx.save_payment(before, &applied.payment, guard).await?;
             tx.audit(self.note(before, &applied.payment, &act));
             if applied.effects.iter().any(|effect| matches!(effect, Effect::Announce { .. })) {
                 self.enqueue(tx, &applied.payment).await?;
@@ -281,7 +292,7 @@ async fn raise(
     let moment = Moment { now: tx.now(), roll: 0, timing };
     let applied = apply(&before, Event::InvariantBroken, &moment)?;
     if applied.changed(&before) {
-        tx.save_payment(&before, &applied.payment, Guard::Version).await?;
+        tx.save_payment(&before, &applied.payment, Guard::Outcome).await?;
         tx.audit(AuditNote {
             tenant: before.terms.tenant.to_string(),
             payment_id: payment_id.to_owned(),

@@ -39,6 +39,10 @@ pub struct Rules {
     pub payer: Account,
     /// How many due payments one tick takes.
     pub batch: i64,
+    /// How long what has ended stays in the hot tables; `None` for ever.
+    pub finished_after: Option<Duration>,
+    /// After how long without a worker a database is taken for a restored backup; `None` for never.
+    pub asleep: Option<Duration>,
     /// How events are delivered.
     pub events: EventRules,
     /// What an agent may be told about one payment.

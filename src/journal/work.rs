@@ -37,6 +37,7 @@ impl Fault {
     fn of(refusal: &Refusal) -> Self {
         match refusal.code {
             Code::StoreUnavailable => Self { word: "store_unavailable", counts: false },
+            Code::RestoreUnderWay => Self { word: "restore_under_way", counts: false },
             Code::Internal => Self { word: "internal", counts: true },
             _ => Self { word: "refused", counts: true },
         }
@@ -92,6 +93,11 @@ impl Journal {
             return Ok(claimed);
         }
         let mut tx = self.store.begin().await?;
+        if !self.may_work(&mut tx).await? {
+            // A restore that was found out just now is stored.
+            tx.commit().await?;
+            return Ok(claimed);
+        }
         let token = self.mint_token(&tx);
         let until = tx.now().plus(self.rules.timing.lease);
         let node = &self.rules.node;

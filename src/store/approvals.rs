@@ -55,21 +55,27 @@ pub struct PinnedKey {
     pub revoked_at: Option<i64>,
 }
 
+/// The challenges of a round, wherever they are kept.
+pub(super) const CHALLENGES: &str = "SELECT signer_id, nonce, issued_at, expires_at FROM challenges WHERE payment_id = $1 AND round = $2 \
+     UNION ALL SELECT signer_id, nonce, issued_at, expires_at FROM archived_challenges WHERE payment_id = $1 AND round = $2 \
+     ORDER BY signer_id";
+/// The decisions of a round, wherever they are kept.
+pub(super) const DECISIONS: &str = "SELECT decision_id, signer_id, key_id, choice, reason, document, digest, jws, payment_version \
+     FROM decisions WHERE payment_id = $1 AND round = $2 \
+     UNION ALL SELECT decision_id, signer_id, key_id, choice, reason, document, digest, jws, payment_version \
+     FROM archived_decisions WHERE payment_id = $1 AND round = $2 ORDER BY payment_version, decision_id";
+
 impl Session {
     /// The challenges of a round.
     pub async fn challenges(&mut self, payment_id: &str, round: i64) -> Result<Vec<StoredChallenge>, StoreFault> {
-        Ok(on!(self, conn => sqlx::query_as("SELECT signer_id, nonce, issued_at, expires_at FROM challenges \
-              WHERE payment_id = $1 AND round = $2 ORDER BY signer_id")
+        Ok(on!(self, conn => sqlx::query_as(CHALLENGES)
             .bind(payment_id).bind(round).fetch_all(conn).await)?)
     }
 
     /// The decisions of a round, in the order they were counted.
     pub async fn decisions(&mut self, payment_id: &str, round: i64) -> Result<Vec<StoredDecision>, StoreFault> {
-        Ok(
-            on!(self, conn => sqlx::query_as("SELECT decision_id, signer_id, key_id, choice, reason, document, digest, jws, payment_version \
-              FROM decisions WHERE payment_id = $1 AND round = $2 ORDER BY payment_version, decision_id")
-            .bind(payment_id).bind(round).fetch_all(conn).await)?,
-        )
+        Ok(on!(self, conn => sqlx::query_as(DECISIONS)
+            .bind(payment_id).bind(round).fetch_all(conn).await)?)
     }
 
     /// A signer's keys.

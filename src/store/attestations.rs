@@ -38,10 +38,12 @@ impl Session {
 
 impl Tx {
     /// Takes the payment's row until the transaction ends: who comes next waits, then sees what this one wrote.
-    pub async fn take_row(&mut self, payment_id: &str) -> Result<(), StoreFault> {
-        on!(self, conn => sqlx::query("UPDATE payments SET version = version WHERE payment_id = $1")
-            .bind(payment_id).execute(conn).await.map(drop))?;
-        Ok(())
+    ///
+    /// `false` when the payment is in the archive.
+    pub async fn take_row(&mut self, payment_id: &str) -> Result<bool, StoreFault> {
+        let taken = on!(self, conn => sqlx::query("UPDATE payments SET version = version WHERE payment_id = $1")
+            .bind(payment_id).execute(conn).await?.rows_affected());
+        Ok(taken == 1)
     }
 
     /// Stores a person's word, their last one; `false` when they had given the same.

@@ -117,20 +117,25 @@ pub struct EffectTrail {
     pub settled_at: Option<i64>,
 }
 
+/// What was sent for a payment, wherever it is kept.
+pub(super) const TRAIL: &str = "SELECT kind, outbound_key, body_sha256, state, attempts, outcome, created_at, settled_at \
+     FROM effects WHERE payment_id = $1 \
+     UNION ALL SELECT kind, outbound_key, body_sha256, state, attempts, outcome, created_at, settled_at \
+     FROM archived_effects WHERE payment_id = $1 ORDER BY created_at, outbound_key";
+/// A side effect by its key, wherever it is kept.
+pub(super) const BY_KEY: &str = "SELECT outbound_key, target, body, state, attempts, traceparent FROM effects WHERE outbound_key = $1 \
+     UNION ALL SELECT outbound_key, target, body, state, attempts, traceparent FROM archived_effects WHERE outbound_key = $1";
+
 impl Session {
     /// What was sent for a payment, in order.
     pub async fn effects_of(&mut self, payment_id: &str) -> Result<Vec<EffectTrail>, StoreFault> {
-        Ok(
-            on!(self, conn => sqlx::query_as("SELECT kind, outbound_key, body_sha256, state, attempts, outcome, created_at, settled_at \
-              FROM effects WHERE payment_id = $1 ORDER BY created_at, outbound_key")
-            .bind(payment_id).fetch_all(conn).await)?,
-        )
+        Ok(on!(self, conn => sqlx::query_as(TRAIL)
+            .bind(payment_id).fetch_all(conn).await)?)
     }
 
     /// The side effect with this outbound key.
     pub async fn effect(&mut self, key: &str) -> Result<Option<EffectRow>, StoreFault> {
-        Ok(on!(self, conn => sqlx::query_as(
-                "SELECT outbound_key, target, body, state, attempts, traceparent FROM effects WHERE outbound_key = $1")
+        Ok(on!(self, conn => sqlx::query_as(BY_KEY)
             .bind(key).fetch_optional(conn).await)?)
     }
 }

@@ -13,6 +13,9 @@ pub enum StoreFault {
     /// Someone else changed it at the same moment; reload and decide again.
     #[error("the row changed at the same moment")]
     Conflict,
+    /// The database may be a restored backup; only outcomes are stored until it was compared with the rail.
+    #[error("the database is being compared with the rail")]
+    Restoring,
     /// A row that this version can't read.
     #[error("a stored row can't be read: {0}")]
     Corrupt(String),
@@ -74,6 +77,10 @@ impl From<StoreFault> for Refusal {
             StoreFault::Conflict => {
                 Self::new(Code::VersionConflict, "the payment changed at the same moment; repeat the same call")
             }
+            StoreFault::Restoring => Self::new(
+                Code::RestoreUnderWay,
+                "this desk was restored from a backup; payments stay as they are until they were compared with the rail",
+            ),
             StoreFault::Corrupt(_) | StoreFault::Refused(_) => {
                 tracing::error!(error = &fault as &dyn std::error::Error, "database fault");
                 Self::new(Code::Internal, "a fault on our side; it has been logged")

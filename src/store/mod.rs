@@ -8,6 +8,7 @@
 //! *Invariant*: a write is a compare-and-set, or an insert that a unique index judges.
 
 mod approvals;
+mod archive;
 mod attestations;
 mod audit;
 mod context;
@@ -20,12 +21,14 @@ mod lease;
 mod outbox;
 mod payments;
 mod proving;
+mod restores;
 mod row;
 mod schema;
 mod usage;
 mod writes;
 
 pub use approvals::{PinnedKey, StoredChallenge, StoredDecision};
+pub use archive::{Moved, Place};
 pub use attestations::{Attestation, Matter};
 pub use audit::{AuditNote, AuditRow};
 pub use context::ContextUse;
@@ -38,4 +41,5 @@ pub use lease::{DueKind, Lease, Parking};
 pub use outbox::{ClaimedEvent, EventEnding, ListedEvent, NewEvent};
 pub use payments::{Guard, Listed, Listing, Stuck};
 pub use proving::{AttestedPayment, AuditHead, RoundDecision};
+pub use restores::{Restore, Surprise, Tally};
 pub use usage::Counted;

@@ -6,13 +6,15 @@ use super::engine::{Session, Tx, on};
 use super::fault::StoreFault;
 use super::lease::Parking;
 use super::row::PaymentRow;
-use crate::domain::{Payment, PaymentId, Status, Timestamp};
+use crate::domain::{Payment, PaymentId, Stage, Status, Terms, Timestamp};
 
 /// What the update itself checks beside the version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guard {
-    /// The version alone.
+    /// The version, and that no restore is open.
     Version,
+    /// The version alone: what is known of the outside is stored in any case.
+    Outcome,
     /// A decision: the round is current, the time has not run out, and nobody holds the payment.
     Decision {
         /// The store's time.
@@ -34,15 +36,20 @@ pub struct Listing {
 }
 
 /// One payment of a tenant.
-pub(super) const BY_ID: &str = "SELECT * FROM payments WHERE tenant = $1 AND payment_id = $2";
+pub(super) const BY_ID: &str = "SELECT * FROM payments_everywhere WHERE tenant = $1 AND payment_id = $2";
 /// An order's latest payment.
-pub(super) const BY_ORDER: &str =
-    "SELECT * FROM payments WHERE tenant = $1 AND order_id = $2 ORDER BY created_at DESC, payment_id DESC LIMIT 1";
+pub(super) const BY_ORDER: &str = "SELECT * FROM payments_everywhere WHERE tenant = $1 AND order_id = $2 ORDER BY created_at DESC, payment_id DESC LIMIT 1";
+/// A payment of whatever tenant.
+pub(super) const FOR_WORK: &str = "SELECT * FROM payments_everywhere WHERE payment_id = $1";
 /// A page of an agent's payments.
-pub(super) const LIST_OF_AGENT: &str = "SELECT * FROM payments WHERE tenant = $1 AND agent = $2 \
-     AND ($3 = '' OR status = $3) AND payment_id < $4 ORDER BY payment_id DESC LIMIT $5";
+///
+/// Said as a range in the order of its index: with an equality PostgreSQL may walk the primary key instead, which for
+/// an agent with few payments among many is the whole table.
+pub(super) const LIST_OF_AGENT: &str = "SELECT * FROM payments_everywhere WHERE tenant = $1 \
+     AND agent >= $2 AND (agent, payment_id) < ($2, $4) AND ($3 = '' OR status = $3) \
+     ORDER BY agent DESC, payment_id DESC LIMIT $5";
 /// A page of a tenant's payments.
-pub(super) const LIST_OF_TENANT: &str = "SELECT * FROM payments WHERE tenant = $1 AND $2 = '' \
+pub(super) const LIST_OF_TENANT: &str = "SELECT * FROM payments_everywhere WHERE tenant = $1 AND $2 = '' \
      AND ($3 = '' OR status = $3) AND payment_id < $4 ORDER BY payment_id DESC LIMIT $5";
 /// Above every id, in the order of bytes and in any language's.
 const ABOVE_ALL: &str = "q";
@@ -118,7 +125,7 @@ impl Session {
 
     /// A payment of whatever tenant, for the worker.
     pub async fn payment_for_work(&mut self, payment_id: &str) -> Result<Option<Payment>, StoreFault> {
-        let row: Option<PaymentRow> = on!(self, conn => sqlx::query_as("SELECT * FROM payments WHERE payment_id = $1")
+        let row: Option<PaymentRow> = on!(self, conn => sqlx::query_as(FOR_WORK)
             .bind(payment_id).fetch_optional(conn).await)?;
         row.map(Payment::try_from).transpose()
     }
@@ -170,10 +177,13 @@ const UPDATE: &str = "UPDATE payments SET version = $1, status = $2, reason = $3
      queries = $20, execute_at = $21, last_send_at = $22, resend_until = $23, cancel_requested_at = $24, transfer_id = $25, \
      tell_at = $26, tell_attempts = $27, held_at = $28, attention = $29, next_wake_at = $30, policy = $31, wish = $32, decisions = $33 \
      WHERE payment_id = $34 AND version = $35 \
-     AND ($36 = 0 OR (round = $37 AND expires_at > $36 AND held_at IS NULL))";
+     AND ($36 = 0 OR (round = $37 AND expires_at > $36 AND held_at IS NULL)) \
+     AND ($38 = 1 OR NOT EXISTS (SELECT 1 FROM restores WHERE state = 'open'))";
 
 impl Tx {
-    /// Inserts a new payment; `false` when the order already has an open or executed one.
+    /// Inserts a new payment; `false` when the order already has an open or executed one, the archive's included.
+    ///
+    /// The caller then drops the transaction.
     pub async fn insert_payment(&mut self, payment: &Payment) -> Result<bool, StoreFault> {
         let row = PaymentRow::of(payment)?;
         let inserted = on!(self, conn => sqlx::query(INSERT)
@@ -188,16 +198,35 @@ impl Tx {
             .bind(row.cancel_requested_at).bind(row.transfer_id).bind(row.tell_at).bind(row.tell_attempts)
             .bind(row.held_at).bind(row.attention).bind(row.next_wake_at).bind(row.decisions)
             .execute(conn).await?.rows_affected());
-        Ok(inserted == 1)
+        let Terms { tenant, order_id, payment_id, .. } = &payment.terms;
+        Ok(inserted == 1
+            && (ended_unpaid(payment.status)
+                || self.take_order(tenant.as_str(), order_id.as_str(), payment_id.as_str()).await?))
     }
 
     /// Stores `after` if the row still is `before`.
     ///
-    /// *Errors*: `Conflict` when it is not, or when `guard` no longer holds: reload and decide again.
+    /// A payment that is in the archive comes back first. *Errors*: `Conflict` when it is not, or when `guard`
+    /// no longer holds: reload and decide again. `Restoring` while only outcomes are stored.
     pub async fn save_payment(&mut self, before: &Payment, after: &Payment, guard: Guard) -> Result<(), StoreFault> {
+        let Terms { tenant, order_id, payment_id, .. } = &after.terms;
+        let there = self.update_payment(before, after, guard).await?
+            || (self.recall(payment_id.as_str(), before.version).await?
+                && self.update_payment(before, after, guard).await?);
+        if !there {
+            let restoring = guard != Guard::Outcome && self.restore_is_open().await?;
+            return Err(if restoring { StoreFault::Restoring } else { StoreFault::Conflict });
+        }
+        if ended_unpaid(after.status) && !ended_unpaid(before.status) {
+            self.free_order(tenant.as_str(), order_id.as_str(), payment_id.as_str()).await?;
+        }
+        Ok(())
+    }
+
+    async fn update_payment(&mut self, before: &Payment, after: &Payment, guard: Guard) -> Result<bool, StoreFault> {
         let row = PaymentRow::of(after)?;
         let deadline = match guard {
-            Guard::Version => 0,
+            Guard::Version | Guard::Outcome => 0,
             Guard::Decision { now } => now.micros(),
         };
         let saved = on!(self, conn => sqlx::query(UPDATE)
@@ -208,8 +237,16 @@ impl Tx {
             .bind(row.queries).bind(row.execute_at).bind(row.last_send_at).bind(row.resend_until)
             .bind(row.cancel_requested_at).bind(row.transfer_id).bind(row.tell_at).bind(row.tell_attempts)
             .bind(row.held_at).bind(row.attention).bind(row.next_wake_at).bind(row.policy).bind(row.wish).bind(row.decisions)
-            .bind(row.payment_id).bind(before.version).bind(deadline).bind(before.round)
+            .bind(row.payment_id).bind(before.version).bind(deadline).bind(before.round).bind(i64::from(guard == Guard::Outcome))
             .execute(conn).await?.rows_affected());
-        if saved == 1 { Ok(()) } else { Err(StoreFault::Conflict) }
+        Ok(saved == 1)
+    }
+}
+
+/// Whether a payment of this status leaves its order free.
+fn ended_unpaid(status: Status) -> bool {
+    match status.stage() {
+        Stage::Open | Stage::Signed => false,
+        Stage::Ended => status != Status::Executed,
     }
 }

@@ -18,6 +18,8 @@ pub struct Metrics {
     transitions: Counter<u64>,
     effects: Counter<u64>,
     webhooks: Counter<u64>,
+    retired: Counter<u64>,
+    restore: Gauge<u64>,
     refusals: Counter<u64>,
     breakers: Gauge<u64>,
     breaker_changes: Counter<u64>,
@@ -64,6 +66,14 @@ impl Metrics {
             webhooks: meter
                 .u64_counter("countersign.webhooks")
                 .with_description("Attempts at delivering events, by outcome")
+                .build(),
+            retired: meter
+                .u64_counter("countersign.payments.archived")
+                .with_description("Finished payments moved to the archive")
+                .build(),
+            restore: meter
+                .u64_gauge("countersign.restore.open")
+                .with_description("1 while a restored database is compared with the rail and nothing is sent")
                 .build(),
             refusals: meter
                 .u64_counter("countersign.auth.refusals")
@@ -147,6 +157,16 @@ impl Metrics {
         self.webhooks.add(1, &[KeyValue::new("outcome", outcome)]);
     }
 
+    /// Counts finished payments that moved to the archive.
+    pub fn retired(&self, payments: u64) {
+        self.retired.add(payments, &[]);
+    }
+
+    /// A restored database is being compared, or no longer.
+    pub fn restore(&self, open: bool) {
+        self.restore.record(u64::from(open), &[]);
+    }
+
     /// A circuit breaker entered `state`: `closed`, `half_open` or `open`.
     pub fn breaker(&self, upstream: &'static str, state: &'static str) {
         self.breaker_stands(upstream, state);
@@ -225,6 +245,8 @@ mod tests {
         metrics.transition("SIGNED");
         metrics.effect("rail.execute", "done");
         metrics.webhook("delivered");
+        metrics.retired(3);
+        metrics.restore(true);
         metrics.auth_refusal("expired");
         metrics.breaker("rail", "open");
         metrics.work_failed("internal");
@@ -246,6 +268,8 @@ mod tests {
             "countersign.payments.transitions",
             "countersign.effects",
             "countersign.webhooks",
+            "countersign.payments.archived",
+            "countersign.restore.open",
             "countersign.auth.refusals",
             "countersign.breaker.state",
             "countersign.breaker.changes",

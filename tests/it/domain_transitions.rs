@@ -15,7 +15,7 @@ use crate::harness::payments::{
 ///
 /// `=` nothing changes · `~` state and phase stay, something is noted · `>X` becomes X · `!CODE` refused ·
 /// `+A` attention: C contradiction, M mismatch, W resend window closed,
-/// B context budget spent, I invariant broken.
+/// B context budget spent, I invariant broken, P paid after the backup.
 /// The executing columns have one attempt out; in UNKNOWN the rail was asked since.
 const TABLE: &str = "
                                   | CREATED   AWAITING  UNREACH   MANUAL    SIGNED    INTENDED   UNKNOWN   | EXECUTED REJECTED EXPIRED CANCELLED FAILED
@@ -97,6 +97,10 @@ look-up: something else           | =         =         =         =         =   
 look-up: nothing                  | =         =         =         =         =         >UNKNOWN   ~         | =        =        =       =         =
 look-up: nothing, at resend_until | =         =         =         =         =         >UNKNOWN+W ~+W       | =        =        =       =         =
 look-up: no answer                | =         =         =         =         =         >UNKNOWN   ~         | =        =        =       =         =
+restore: an attempt was made      | !BUSY     !BUSY     !BUSY     !BUSY     >UNKNOWN  >UNKNOWN   ~         | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
+restore: an attempt was made, held | !BUSY    !BUSY     !BUSY     !BUSY     !BUSY     !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
+restore: paid unseen              | ~+P       ~+P       ~+P       ~+P       ~+P       =          =         | =        =        =       =         =
+restore: paid unseen, held        | ~+P       ~+P       ~+P       ~+P       ~+P       =          =         | =        =        =       =         =
 context budget spent              | ~+B       ~+B       ~+B       ~+B       ~+B       ~+B        ~+B       | =        =        =       =         =
 invariant broken                  | ~+I       ~+I       ~+I       ~+I       ~+I       ~+I        ~+I       | ~+I      ~+I      ~+I     ~+I       ~+I
 signer service told               | =         =         =         =         ~         ~          ~         | ~        ~        ~       ~         ~
@@ -196,6 +200,8 @@ fn row(name: &str) -> Row {
         "look-up: something else" => Event::LookedUp(Finding::Differs),
         "look-up: nothing" => Event::LookedUp(Finding::NotFound),
         "look-up: no answer" => Event::LookedUp(Finding::Inconclusive),
+        "restore: an attempt was made" => Event::IntentRecovered,
+        "restore: paid unseen" => Event::PaidUnseen,
         "context budget spent" => Event::ContextSpent,
         "invariant broken" => Event::InvariantBroken,
         "signer service told" => Event::CloseTold { done: true },
@@ -247,6 +253,8 @@ fn variant(event: &Event) -> &'static str {
         Event::LookedUp(Finding::Differs) => "differs",
         Event::LookedUp(Finding::NotFound) => "not found",
         Event::LookedUp(Finding::Inconclusive) => "inconclusive",
+        Event::IntentRecovered => "intent recovered",
+        Event::PaidUnseen => "paid unseen",
         Event::ContextSpent => "context spent",
         Event::InvariantBroken => "invariant broken",
         Event::CloseTold { done: true } => "told",
@@ -255,7 +263,7 @@ fn variant(event: &Event) -> &'static str {
 }
 
 /// What [`variant`] can say.
-const VARIANTS: usize = 41;
+const VARIANTS: usize = 43;
 
 /// The rows of the table: the event's words and one cell a column.
 fn rows() -> Vec<(&'static str, Vec<&'static str>)> {
@@ -306,6 +314,7 @@ fn outcome(before: &Payment, row: &Row, told: &str) -> String {
             Attention::ContextBudgetSpent => "+B",
             Attention::InvariantBroken => "+I",
             Attention::AttestationContradicted => "+A",
+            Attention::PaidAfterBackup => "+P",
         });
     }
     words

@@ -130,6 +130,11 @@ impl Policy {
         self.limits.iter().filter(|limit| limit.binds(facts.agent))
     }
 
+    /// How far back the longest window of a limit reaches.
+    pub fn longest_window(&self) -> Duration {
+        self.limits.iter().filter_map(|limit| limit.window).map(|window| window.span).max().unwrap_or_default()
+    }
+
     /// The payees that are known.
     pub const fn payees(&self) -> &Payees {
         &self.payees

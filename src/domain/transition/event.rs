@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use crate::domain::attention::Attention;
 use crate::domain::id::SignerId;
-use crate::domain::payment::{Attention, Status};
+use crate::domain::payment::Status;
 use crate::domain::policy::ApprovalPolicy;
 use crate::domain::quorum::Standing;
 
@@ -167,6 +168,10 @@ pub enum Event {
     },
     /// A look-up's finding.
     LookedUp(Finding),
+    /// After a restore: the rail knows of an attempt that this database does not.
+    IntentRecovered,
+    /// After a restore: the rail shows a transfer of a payment that nothing was to be sent for.
+    PaidUnseen,
     /// A person takes the payment over to pay it by hand.
     Held,
     /// Two people let it go on.
@@ -192,6 +197,44 @@ pub enum Event {
         /// Whether it now knows.
         done: bool,
     },
+}
+
+impl Event {
+    /// Whether it tells what happened outside, and so is stored even while a restored database is compared.
+    pub const fn is_outcome(&self) -> bool {
+        match self {
+            Self::Registered { .. }
+            | Self::Notified { .. }
+            | Self::RegisterTroubled(_)
+            | Self::RailConfirmed { .. }
+            | Self::RailRefused { .. }
+            | Self::RailNotSent { .. }
+            | Self::RailUnknown { .. }
+            | Self::LookedUp(_)
+            | Self::IntentRecovered
+            | Self::PaidUnseen
+            | Self::ContextSpent
+            | Self::InvariantBroken
+            | Self::CloseTold { .. } => true,
+            Self::NotifyRequested(_)
+            | Self::NotifyStarted
+            | Self::Hinted
+            | Self::Checked
+            | Self::Decided { .. }
+            | Self::Deadline
+            | Self::Cancel
+            | Self::Superseded
+            | Self::PolicyDenied { .. }
+            | Self::QuorumLost { .. }
+            | Self::ExecutionIntended
+            | Self::SendStarted
+            | Self::Held
+            | Self::Released
+            | Self::AttestedExecuted { .. }
+            | Self::AttestedNotExecuted
+            | Self::Reassigned { .. } => false,
+        }
+    }
 }
 
 /// What follows from a transition beside the stored payment.

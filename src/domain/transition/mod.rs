@@ -7,14 +7,16 @@
 mod event;
 mod person;
 mod rail;
+mod restored;
 mod signing;
 
 use std::time::Duration;
 
 pub use event::{Asker, Effect, Event, Finding, Reach, SignerTrouble};
 
+use super::attention::Attention;
 use super::backoff::Backoff;
-use super::payment::{Attention, Closing, Payment, Stage};
+use super::payment::{Closing, Payment, Stage};
 use super::refusal::Refusal;
 use super::time::Timestamp;
 use person::{attest_executed, attest_not_executed, hold, reassign, release, supersede};
@@ -22,6 +24,7 @@ use rail::{
     confirmed, differs, execution_intended, found_refused, in_doubt, looked_up, not_sent, not_there, policy_denied,
     quorum_lost, refused, send_started,
 };
+use restored::{intent_recovered, paid_unseen};
 use signing::{Decided, cancel, deadline, decided, notified, notify_requested, notify_started, reached, registered};
 
 /// The spans that transitions go by; configuration, never the clock.
@@ -143,6 +146,8 @@ pub fn apply(payment: &Payment, event: Event, moment: &Moment<'_>) -> Result<App
             Stage::Ended => {}
         },
         Event::InvariantBroken => drop(next.attention.insert(Attention::InvariantBroken)),
+        Event::IntentRecovered => intent_recovered(&mut next, moment)?,
+        Event::PaidUnseen => paid_unseen(&mut next, moment),
         Event::Superseded => supersede(&mut next)?,
         Event::Held => hold(&mut next, moment)?,
         Event::Released => release(&mut next, moment)?,

@@ -5,8 +5,9 @@
 
 use super::Moment;
 use super::signing::{call_off, held, terminal};
+use crate::domain::attention::Attention;
 use crate::domain::id::SignerId;
-use crate::domain::payment::{Attention, Execution, Payment, Phase, Stage, Status};
+use crate::domain::payment::{Execution, Payment, Phase, Stage, Status};
 use crate::domain::refusal::{Code, Refusal};
 
 /// A verb that can't be carried out while money may be on its way.
@@ -116,7 +117,13 @@ pub(super) fn attest_not_executed(next: &mut Payment, moment: &Moment<'_>) -> Re
     };
     // The others spoke of the group before.
     next.attention.retain(|reason| {
-        matches!(reason, Attention::TerminalContradiction | Attention::ContextBudgetSpent | Attention::InvariantBroken)
+        matches!(
+            reason,
+            Attention::TerminalContradiction
+                | Attention::ContextBudgetSpent
+                | Attention::InvariantBroken
+                | Attention::PaidAfterBackup
+        )
     });
     Ok(())
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::Moment;
 use super::signing::call_off;
-use crate::domain::payment::{Attention, Closing, Payment, Phase, Stage, Status};
+use crate::domain::attention::Attention;
+use crate::domain::payment::{Closing, Payment, Phase, Stage, Status};
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::wake::may_resend;
 

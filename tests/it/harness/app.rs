@@ -24,7 +24,7 @@ use countersign::config::Config;
 use countersign::domain::{Payment, Role};
 use countersign::http::auth::{Grant, Mint};
 use countersign::journal::ports::RailPort;
-use countersign::journal::{Journal, KeyEnrolment, Setup};
+use countersign::journal::{Journal, KeyEnrolment, Rules, Setup};
 use countersign::proof::{SigningKey, key_id_of, sign_detached};
 use countersign::sandbox::Sandbox;
 use countersign::signer::{DirectoryEntry, SignerService, SignerSettings};
@@ -227,7 +227,9 @@ impl App {
         let ambient = ambient(&self.clock);
         let store = open_store(&self.config, Arc::clone(&ambient.clock)).await.unwrap();
         let rail = rail.unwrap_or_else(|| self.real_rail());
-        let rules = app::rules(&self.config, rail.as_ref(), &ambient).unwrap();
+        let policy = parse_policy(self.policy()).unwrap();
+        let finished_after = self.config.finished_after(policy.longest_window()).unwrap();
+        let rules = Rules { finished_after, ..app::rules(&self.config, rail.as_ref(), &ambient).unwrap() };
         let signer = signer_client(&self.config, &ambient);
         Arc::new(Journal::new(Setup {
             store,
@@ -237,7 +239,7 @@ impl App {
             webhooks: app::webhooks(&self.config, &ambient).await.unwrap(),
             clock: ambient.clock,
             entropy: ambient.entropy,
-            policy: parse_policy(self.policy()).unwrap(),
+            policy,
             rules,
         }))
     }

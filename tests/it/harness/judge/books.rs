@@ -61,6 +61,12 @@ pub(crate) struct Books {
     pub(crate) payments: Vec<Payment>,
     /// Payments that can't be read back: id and why.
     pub(crate) unreadable: Vec<(String, String)>,
+    /// Those that were moved to the archive.
+    pub(crate) archived: BTreeSet<String>,
+    /// Payments that are both here and in the archive.
+    pub(crate) twice: Vec<String>,
+    /// The orders that are taken: tenant, order and payment.
+    pub(crate) taken: BTreeSet<[String; 3]>,
     /// The stored wake times, by payment.
     pub(crate) wakes: BTreeMap<String, Option<i64>>,
     /// By tenant, in order.
@@ -90,10 +96,29 @@ async fn table(raw: &mut Raw, name: &str, columns: &[&'static str], order: &str)
     rows.into_iter().map(|values| Row(columns.iter().copied().zip(values).collect())).collect()
 }
 
+/// A table and its archive.
+async fn everywhere(raw: &mut Raw, name: &str, columns: &[&'static str], order: &str) -> Vec<Row> {
+    let mut listed: Vec<&str> = columns.to_vec();
+    listed.extend((!columns.contains(&order)).then_some(order).filter(|order| !order.contains(',')));
+    if order.contains(',') {
+        listed.extend(order.split(", ").filter(|column| !columns.contains(column)));
+    }
+    let list = listed.join(", ");
+    let both = format!("(SELECT {list} FROM {name} UNION ALL SELECT {list} FROM archived_{name}) AS everywhere");
+    table(raw, &both, columns, order).await
+}
+
 impl Books {
     pub(crate) async fn read(sources: &Sources<'_>) -> Self {
         let mut ours = sources.db.raw().await;
-        let wakes = table(&mut ours, "payments", &["payment_id", "next_wake_at"], "payment_id").await;
+        let wakes = everywhere(&mut ours, "payments", &["payment_id", "next_wake_at"], "payment_id").await;
+        let archived = table(&mut ours, "archived_payments", &["payment_id"], "payment_id").await;
+        let archived = archived.iter().map(|row| row.text("payment_id").to_owned()).collect();
+        let twice = wakes.windows(2).filter(|pair| pair[0].text("payment_id") == pair[1].text("payment_id"));
+        let twice = twice.map(|pair| pair[0].text("payment_id").to_owned()).collect();
+        let taken = table(&mut ours, "taken_orders", &["tenant", "order_id", "payment_id"], "payment_id").await;
+        let taken = taken.iter().map(|row| ["tenant", "order_id", "payment_id"].map(|name| row.text(name).to_owned()));
+        let taken = taken.collect();
         let (mut payments, mut unreadable) = (Vec::new(), Vec::new());
         for id in wakes.iter().map(|row| row.text("payment_id")) {
             match sources.db.store().read().await.unwrap().payment_for_work(id).await {
@@ -133,11 +158,11 @@ impl Books {
         let event = ["event_id", "target", "payment_id", "version", "type", "state"];
         let key = ["tenant", "agent", "idempotency_key", "fingerprint", "payment_id", "refusal"];
         let pinned = ["tenant", "signer_id", "key_id", "public_key", "revoked_at"];
-        let decisions = table(&mut ours, "decisions", &decided, "payment_version, decision_id").await;
+        let decisions = everywhere(&mut ours, "decisions", &decided, "payment_version, decision_id").await;
         let challenges =
-            table(&mut ours, "challenges", &["payment_id", "round", "signer_id", "nonce"], "payment_id").await;
+            everywhere(&mut ours, "challenges", &["payment_id", "round", "signer_id", "nonce"], "payment_id").await;
         let keys = table(&mut ours, "signer_keys", &pinned, "key_id").await;
-        let effects = table(&mut ours, "effects", &effect, "created_at").await;
+        let effects = everywhere(&mut ours, "effects", &effect, "created_at").await;
         let idempotency = table(&mut ours, "idempotency", &key, "created_at").await;
         let outbox = table(&mut ours, "outbox", &event, "event_id").await;
 
@@ -158,6 +183,9 @@ impl Books {
         let mut books = Self {
             payments,
             unreadable,
+            archived,
+            twice,
+            taken,
             wakes,
             audit,
             heads,

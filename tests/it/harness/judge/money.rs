@@ -21,17 +21,27 @@ pub(super) fn one_execution(books: &Books, found: &mut Findings<'_>) {
     for ((tenant, order), times) in moved {
         found.unless(times == 1, format!("{tenant}/{order}"), || format!("executed {times} times"));
     }
+    for id in &books.twice {
+        found.note(id, "it is here and in the archive");
+    }
     let mut standing = BTreeMap::<(&str, &str), usize>::new();
+    let mut takes = BTreeSet::new();
     for payment in &books.payments {
         let terms = &payment.terms;
         if !payment.status.is_terminal() || payment.status == Status::Executed {
             *standing.entry((terms.tenant.as_str(), terms.order_id.as_str())).or_default() += 1;
+            takes.insert([terms.tenant.to_string(), terms.order_id.to_string(), terms.payment_id.to_string()]);
         }
         let id = terms.payment_id.as_str();
         let asked: Vec<&Row> = books.requests.iter().filter(|row| row.text("reference") == id).collect();
         let keys: BTreeSet<&str> = asked.iter().map(|row| row.text("idempotency_key")).collect();
         let groups = usize::try_from(payment.execution.group).unwrap_or(0);
         found.unless(keys.len() <= groups, id, || format!("{groups} attempt groups used the keys {keys:?}"));
+    }
+    for [tenant, order, id] in takes.symmetric_difference(&books.taken) {
+        let known = books.unreadable.iter().any(|(unread, _)| unread == id);
+        let why = || "an order is taken by what is open or executed, and by nothing else".to_owned();
+        found.unless(known, format!("{tenant}/{order}"), why);
     }
     for ((tenant, order), count) in standing {
         found.unless(count == 1, format!("{tenant}/{order}"), || format!("{count} open or executed payments"));

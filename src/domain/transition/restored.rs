@@ -1,0 +1,35 @@
+//! After a restore from backup: what the rail knows and this database does not.
+
+use super::Moment;
+use super::rail::executing;
+use crate::domain::attention::Attention;
+use crate::domain::payment::{Payment, Phase, Stage};
+use crate::domain::refusal::Refusal;
+
+/// An attempt that the backup does not know may have left: from here on the payment is in doubt, and only the
+/// rail's word moves it.
+///
+/// Its key may be sent again no longer than the attempts that are known allow; without one, never.
+pub(super) fn intent_recovered(next: &mut Payment, moment: &Moment<'_>) -> Result<(), Refusal> {
+    executing(next, &[Phase::None, Phase::Intended, Phase::Unknown])?;
+    next.execution.phase = Phase::Unknown;
+    next.execution.sends = next.execution.sends.saturating_add(1);
+    next.execution.queries = 0;
+    next.execution.last_send_at = Some(moment.now);
+    next.execution.next_at = Some(moment.now);
+    Ok(())
+}
+
+/// Money moved for a payment that is not signed here, or that someone holds: it is held, its order stays taken, and
+/// two people say how it ended.
+pub(super) fn paid_unseen(next: &mut Payment, moment: &Moment<'_>) {
+    match (next.status.stage(), next.execution.phase) {
+        (Stage::Open | Stage::Signed, Phase::None) => {
+            next.held_at = next.held_at.or(Some(moment.now));
+            next.attention.insert(Attention::PaidAfterBackup);
+        }
+        // Its own look-ups settle what is on its way; what has ended is contradicted, not held.
+        (Stage::Open | Stage::Signed, Phase::Intended | Phase::Unknown | Phase::Confirmed | Phase::Refused)
+        | (Stage::Ended, _) => {}
+    }
+}

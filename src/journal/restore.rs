@@ -1,0 +1,302 @@
+//! After a restore from backup: nothing is sent until what the backup believes unpaid was compared with the rail.
+//!
+//! The mode is a row in the database, so every process on it is in it, and no update of a payment goes through
+//! meanwhile but for an outcome. A database is taken for a restored one when someone says so, when no worker
+//! has been at it for long, or when it says less than this process wrote into it itself.
+//! *Crash*: each payment's comparison is one transaction; what was not compared yet is compared by whoever goes on.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::execute::finding;
+use super::{Act, Journal, RACES, lost_race};
+use crate::domain::{
+    Attention, EffectId, Event, Finding, Payment, Phase, Refusal, RestoreId, Stage, Status, Timestamp,
+};
+use crate::store::{AuditNote, EffectKind, EffectState, NewEffect, Restore, StoreFault, Surprise, Tally, Tx};
+use crate::telemetry::metrics::metrics;
+
+/// Payments compared side by side.
+const AT_ONCE: i64 = 16;
+/// Payments that a report names.
+const NAMED: i64 = 1_000;
+
+/// What one pass of comparing came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Comparing {
+    /// Whether a restore was open.
+    pub open: bool,
+    /// Until when nothing may be asked yet.
+    pub waits_until: Option<Timestamp>,
+    /// Payments compared.
+    pub compared: usize,
+    /// Payments that the rail had no usable answer for; they are asked about again.
+    pub in_doubt: usize,
+    /// Where the next pass goes on; `None` to start over.
+    pub next: Option<String>,
+    /// Whether this pass lifted it.
+    pub lifted: bool,
+}
+
+/// How a restore stands.
+#[derive(Debug, Clone)]
+pub struct RestoreReport {
+    /// The restore.
+    pub restore: Restore,
+    /// What was found, counted.
+    pub tallies: Vec<Tally>,
+    /// The payments of which the rail knew more.
+    pub surprises: Vec<Surprise>,
+}
+
+impl RestoreReport {
+    /// Payments still to be compared.
+    pub fn left(&self) -> i64 {
+        self.tallies.iter().filter(|tally| tally.finding.is_empty()).map(|tally| tally.payments).sum()
+    }
+
+    /// Payments in all.
+    pub fn total(&self) -> i64 {
+        self.tallies.iter().map(|tally| tally.payments).sum()
+    }
+}
+
+impl Journal {
+    /// Takes this database for a restored one; `false` when it was taken for one already.
+    pub async fn mark_restored(&self, cause: &str) -> Result<bool, Refusal> {
+        let mut tx = self.store.begin().await?;
+        let opened = self.open_restore(&mut tx, cause).await?;
+        tx.commit().await?;
+        Ok(opened)
+    }
+
+    async fn open_restore(&self, tx: &mut Tx, cause: &str) -> Result<bool, Refusal> {
+        let id = RestoreId::mint(tx.now(), self.entropy.u128()).to_string();
+        // What another process sent in its last moment shows by then.
+        let compare_at = tx.now().plus(self.rules.timing.lease).plus(self.rules.timing.read_lag);
+        if !tx.open_new_restore(&id, cause, compare_at).await? {
+            return Ok(false);
+        }
+        self.note_restore(tx, "database.restored", cause).await?;
+        tracing::error!(restore.id = id, cause, compare_at = %compare_at.rfc3339(), "this database may be a restored backup: nothing is sent until its payments were compared with the rail");
+        metrics().restore(true);
+        Ok(true)
+    }
+
+    async fn note_restore(&self, tx: &mut Tx, event: &str, reason: &str) -> Result<(), Refusal> {
+        for tenant in tx.tenants().await? {
+            tx.audit(AuditNote {
+                tenant,
+                node: self.rules.node.clone(),
+                actor: self.worker_actor(),
+                event: event.to_owned(),
+                reason: reason.to_owned(),
+                ..AuditNote::default()
+            });
+        }
+        Ok(())
+    }
+
+    /// A worker comes to this database, or says that it is still there.
+    ///
+    /// *Invariant*: called, and answered, before the first claim. *Errors*: `STORE_UNAVAILABLE`; then claim nothing.
+    pub async fn appear(&self, first: bool) -> Result<(), Refusal> {
+        let mut tx = self.store.begin().await?;
+        let (_, seen) = tx.may_work().await?;
+        let last = Timestamp::from_micros(seen);
+        let asleep = first && seen != 0 && self.rules.asleep.is_some_and(|longest| tx.now().since(last) > longest);
+        if asleep {
+            self.open_restore(&mut tx, "no_worker_for_long").await?;
+        }
+        self.went_back(&mut tx, seen).await?;
+        let word = tx.leave_word().await?;
+        tx.commit().await?;
+        self.word.store(word, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether work may be claimed in `tx`: no restore is open, nor is one found out now.
+    pub(super) async fn may_work(&self, tx: &mut Tx) -> Result<bool, Refusal> {
+        let (free, seen) = tx.may_work().await?;
+        Ok(!self.went_back(tx, seen).await? && free)
+    }
+
+    /// A database that has forgotten this process's word is an older one.
+    async fn went_back(&self, tx: &mut Tx, seen: i64) -> Result<bool, Refusal> {
+        if seen >= self.word.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        self.open_restore(tx, "went_back").await?;
+        // Once is enough: from here on this database is the one that is worked at.
+        self.word.store(seen, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Compares the next payments after `after` with the rail; lifts the mode when there are none left.
+    ///
+    /// *Errors*: `STORE_UNAVAILABLE`; what was compared stays compared.
+    pub async fn compare(&self, after: &str) -> Result<Comparing, Refusal> {
+        let mut session = self.store.read().await?;
+        let Some(restore) = session.open_restore().await? else { return Ok(Comparing::default()) };
+        let compare_at = Timestamp::from_micros(restore.compare_at);
+        let (_, now) = self.store.next_due().await?;
+        let mut pass = Comparing { open: true, ..Comparing::default() };
+        if now < compare_at {
+            pass.waits_until = Some(compare_at);
+            return Ok(pass);
+        }
+        let found = session.to_compare(&restore.restore_id, after, AT_ONCE).await?;
+        drop(session);
+        let full = i64::try_from(found.len()).is_ok_and(|count| count >= AT_ONCE);
+        pass.next = found.last().filter(|_| full).cloned();
+        let asked = found.iter().map(|payment_id| self.compare_payment(&restore, payment_id));
+        for answer in futures::future::join_all(asked).await {
+            if answer? {
+                pass.compared = pass.compared.saturating_add(1);
+            } else {
+                pass.in_doubt = pass.in_doubt.saturating_add(1);
+            }
+        }
+        if pass.next.is_none() && pass.in_doubt == 0 {
+            pass.lifted = self.lift(&restore).await?;
+        }
+        Ok(pass)
+    }
+
+    async fn lift(&self, restore: &Restore) -> Result<bool, Refusal> {
+        let mut tx = self.store.begin().await?;
+        let lifted = tx.lift_restore(&restore.restore_id).await?;
+        if lifted {
+            self.note_restore(&mut tx, "database.compared", &restore.restore_id).await?;
+        }
+        tx.commit().await?;
+        if lifted {
+            tracing::warn!(restore.id = restore.restore_id, "every payment was compared with the rail; work goes on");
+            metrics().restore(false);
+            self.due.notify_one();
+        }
+        Ok(lifted)
+    }
+
+    /// Asks the rail about one payment and goes by the answer; `false` when it had none.
+    async fn compare_payment(&self, restore: &Restore, payment_id: &str) -> Result<bool, Refusal> {
+        for _ in 0..RACES {
+            match Box::pin(self.try_compare(restore, payment_id)).await {
+                Err(refusal) if lost_race(&refusal) => {}
+                done => return done,
+            }
+        }
+        Err(StoreFault::Conflict.into())
+    }
+
+    async fn try_compare(&self, restore: &Restore, payment_id: &str) -> Result<bool, Refusal> {
+        let mut session = self.store.read().await?;
+        let Some(payment) = session.payment_for_work(payment_id).await? else { return Ok(false) };
+        let intent = self.intent(&payment);
+        let recorded = session.effect(&intent.key).await?;
+        drop(session);
+        let body = recorded.as_ref().map_or(&intent.body, |row| &row.body);
+        let (finding, words) = finding(self.rail.lookup(payment_id, body).await);
+        metrics().effect(EffectKind::RailExecute.as_str(), "compared");
+        if finding == Finding::Inconclusive {
+            tracing::warn!(
+                payment.id = payment_id,
+                answer = words,
+                "a payment could not be compared with the rail yet"
+            );
+            return Ok(false);
+        }
+        let mut tx = self.store.begin().await?;
+        let before = tx.payment_for_work(payment_id).await?.unwrap_or(payment);
+        let mut current = before.clone();
+        let mut steps = Vec::new();
+        let actor = self.worker_actor();
+        for (word, event) in events(&before, &finding) {
+            if event == Event::IntentRecovered {
+                tx.intend(&NewEffect {
+                    effect_id: EffectId::mint(tx.now(), self.entropy.u128()).to_string(),
+                    key: &intent.key,
+                    tenant: before.terms.tenant.as_str(),
+                    payment_id,
+                    kind: EffectKind::RailExecute,
+                    target: "",
+                    body: &intent.body,
+                    traceparent: "",
+                })
+                .await?;
+            }
+            let act = Act::new(&actor, word).because(format!("after a restore: {words}"));
+            let applied = self.change(&mut tx, &current, event, act).await?;
+            current = applied.payment.clone();
+            steps.push(applied);
+        }
+        let state = match (&finding, before.status.stage()) {
+            (Finding::Found { .. }, Stage::Signed) => Some(EffectState::Done),
+            (Finding::FoundRefused { .. }, Stage::Signed) => Some(EffectState::Refused),
+            (_, Stage::Signed) if !steps.is_empty() => Some(EffectState::Unknown),
+            _ => None,
+        };
+        if let Some(state) = state {
+            tx.settle(&intent.key, state, &format!("after a restore: {words}")).await?;
+        }
+        let outcome = outcome(&before, &current);
+        if tx.compared(&restore.restore_id, payment_id, &words, outcome).await? {
+            tx.commit().await?;
+            for applied in &steps {
+                self.announce(applied);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The last restore and what was found, if there ever was one.
+    pub async fn restore_report(&self) -> Result<Option<RestoreReport>, Refusal> {
+        let mut session = self.store.read().await?;
+        let Some(restore) = session.last_restore().await? else { return Ok(None) };
+        let tallies = session.tallies(&restore.restore_id).await?;
+        let surprises = session.surprises(&restore.restore_id, NAMED).await?;
+        Ok(Some(RestoreReport { restore, tallies, surprises }))
+    }
+
+    /// How often a worker says that it is there.
+    pub const fn word_every(&self) -> Duration {
+        Duration::from_secs(30)
+    }
+}
+
+/// What the rail's answer means for a payment as it stands, each step with its name in the audit.
+fn events(payment: &Payment, finding: &Finding) -> Vec<(&'static str, Event)> {
+    const LOOKED: &str = "rail.execute.looked_up";
+    let looked_up = (LOOKED, Event::LookedUp(finding.clone()));
+    let free = payment.held_at.is_none();
+    match payment.status.stage() {
+        Stage::Signed if free => match payment.execution.phase {
+            // What was never begun here and the rail does not know goes on as it was.
+            Phase::None if *finding == Finding::NotFound => Vec::new(),
+            Phase::None => vec![("rail.execute.intended", Event::IntentRecovered), looked_up],
+            // An attempt after the backup may have left after all.
+            Phase::Intended | Phase::Unknown if payment.nothing_sent() => {
+                vec![("rail.execute.intended", Event::IntentRecovered), looked_up]
+            }
+            Phase::Intended | Phase::Unknown | Phase::Confirmed | Phase::Refused => vec![looked_up],
+        },
+        Stage::Open | Stage::Signed => match finding {
+            Finding::Found { .. } | Finding::Differs => vec![("rail.compared", Event::PaidUnseen)],
+            Finding::FoundRefused { .. } | Finding::NotFound | Finding::Inconclusive => Vec::new(),
+        },
+        Stage::Ended => vec![looked_up],
+    }
+}
+
+/// What followed, in a stable word.
+fn outcome(before: &Payment, after: &Payment) -> &'static str {
+    let raised = after.attention.difference(&before.attention).next().is_some()
+        || after.attention.contains(&Attention::TerminalContradiction)
+        || after.attention.contains(&Attention::PaidAfterBackup);
+    match after.status {
+        Status::Executed if before.status != Status::Executed => "executed",
+        Status::Failed if before.status != Status::Failed => "failed",
+        _ if raised => "attention",
+        _ => "as_believed",
+    }
+}

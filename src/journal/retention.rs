@@ -1,0 +1,47 @@
+//! Retention: what is all over moves out of the hot tables, in small batches.
+//!
+//! *Invariant*: what moves answers as before: to a status, a replay, a late signature. An order that was paid stays
+//! taken for ever. Evidence that comes later brings the payment back, with attention.
+
+use std::time::Duration;
+
+use super::Journal;
+use crate::domain::Refusal;
+use crate::store::{Moved, Place};
+use crate::telemetry::metrics::metrics;
+
+/// Payments that one transaction moves: few, because SQLite has one writer.
+const AT_ONCE: i64 = 32;
+
+impl Journal {
+    /// Moves the next payments after `after` that ended long enough ago; nothing when none is to be moved ever.
+    ///
+    /// *Errors*: `STORE_UNAVAILABLE`; nothing moved then.
+    pub async fn retire(&self, after: &Place) -> Result<Moved, Refusal> {
+        let Some(kept) = self.rules.finished_after else { return Ok(Moved::default()) };
+        let mut tx = self.store.begin().await?;
+        if tx.restore_is_open().await? {
+            return Ok(Moved::default());
+        }
+        let back = i64::try_from(kept.as_micros()).unwrap_or(i64::MAX);
+        let until = tx.now().plus_micros(0_i64.saturating_sub(back));
+        let moved = tx.archive_finished(until, after, AT_ONCE).await?;
+        tx.commit().await?;
+        metrics().retired(moved.payments.into());
+        if moved.payments > 0 {
+            tracing::info!(payments = moved.payments, ended_before = %until.rfc3339(), "finished payments moved to the archive");
+        }
+        for payment_id in &moved.kept {
+            tracing::error!(
+                payment.id = payment_id,
+                "an executed payment's order is taken by another payment; it is not moved"
+            );
+        }
+        Ok(moved)
+    }
+
+    /// How long what has ended stays where it is; `None` for ever.
+    pub const fn retention(&self) -> Option<Duration> {
+        self.rules.finished_after
+    }
+}

@@ -1,0 +1,163 @@
+//! The archive: what has ended moves there, and answers from there as it did before.
+//!
+//! *Invariant*: a payment is in `payments` or in `archived_payments`, never in both and never in neither:
+//! it moves in one transaction. Whatever reads a payment by name reads both (`payments_everywhere`);
+//! claims and scans read the first alone.
+
+use sqlx::FromRow;
+
+use super::engine::{Engine, Tx, on};
+use super::fault::StoreFault;
+use crate::domain::Timestamp;
+
+/// Where the next batch goes on: the last change and the id of the last payment that was looked at.
+#[derive(Debug, Clone, Default, PartialEq, Eq, FromRow)]
+pub struct Place {
+    /// Unix microseconds.
+    pub updated_at: i64,
+    /// The payment.
+    pub payment_id: String,
+}
+
+/// What may move: ended, nothing to be done for it, nobody to look at it, and all its events delivered.
+///
+/// `$1` is the latest last change, `$2` and `$3` the place after which to look, `$4` the store's time.
+const SQLITE_FINISHED: &str = "SELECT updated_at, payment_id FROM payments \
+     WHERE next_wake_at IS NULL AND held_at IS NULL AND attention = '' AND phase <> 'unknown' \
+       AND status IN ('EXECUTED','REJECTED','EXPIRED','CANCELLED','FAILED') \
+       AND updated_at <= $1 AND (updated_at, payment_id) > ($2, $3) AND lease_until <= $4 \
+       AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.payment_id = payments.payment_id AND outbox.state <> 'delivered') \
+     ORDER BY updated_at, payment_id LIMIT $5";
+const POSTGRES_FINISHED: &str = "SELECT updated_at, payment_id FROM payments \
+     WHERE next_wake_at IS NULL AND held_at IS NULL AND attention = '' AND phase <> 'unknown' \
+       AND status IN ('EXECUTED','REJECTED','EXPIRED','CANCELLED','FAILED') \
+       AND updated_at <= $1 AND (updated_at, payment_id) > ($2, $3) AND lease_until <= $4 \
+       AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.payment_id = payments.payment_id AND outbox.state <> 'delivered') \
+     ORDER BY updated_at, payment_id LIMIT $5 FOR UPDATE SKIP LOCKED";
+
+/// The statement that finds what may move.
+pub(super) const fn finished_statement(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Sqlite => SQLITE_FINISHED,
+        Engine::Postgres => POSTGRES_FINISHED,
+    }
+}
+
+/// An executed payment that an older version left without its order, before it moves.
+const TAKE: &str = "INSERT INTO taken_orders (tenant, order_id, payment_id) \
+     SELECT tenant, order_id, payment_id FROM payments WHERE payment_id = $1 AND status = 'EXECUTED' ON CONFLICT DO NOTHING";
+/// An executed payment moves only if its order stays taken by it.
+const MOVE: &str = "INSERT INTO archived_payments (payment_id, tenant, order_id, version, status, reason, round, amount_minor, \
+     currency, payer_account, payee_account, payee_name, memo, agent, principal, wish, policy, fingerprint, document, digest, \
+     traceparent, created_at, updated_at, expires_at, execute_by, approvals, signer_ref, registered_round, notify_settled, \
+     notify_attempts, notify_last, notify_at, check_at, phase, attempt_group, sends, not_sent, queries, execute_at, \
+     last_send_at, resend_until, cancel_requested_at, transfer_id, tell_at, tell_attempts, held_at, attention, next_wake_at, \
+     decisions) SELECT payment_id, tenant, order_id, version, status, reason, round, amount_minor, \
+     currency, payer_account, payee_account, payee_name, memo, agent, principal, wish, policy, fingerprint, document, digest, \
+     traceparent, created_at, updated_at, expires_at, execute_by, approvals, signer_ref, registered_round, notify_settled, \
+     notify_attempts, notify_last, notify_at, check_at, phase, attempt_group, sends, not_sent, queries, execute_at, \
+     last_send_at, resend_until, cancel_requested_at, transfer_id, tell_at, tell_attempts, held_at, attention, next_wake_at, \
+     decisions FROM payments WHERE payment_id = $1 AND (status <> 'EXECUTED' OR EXISTS (SELECT 1 FROM taken_orders t \
+       WHERE t.tenant = payments.tenant AND t.order_id = payments.order_id AND t.payment_id = payments.payment_id))";
+/// Back, for evidence that came after the end: a person is to look at it.
+const RECALL: &str = "INSERT INTO payments (payment_id, tenant, order_id, version, status, reason, round, amount_minor, \
+     currency, payer_account, payee_account, payee_name, memo, agent, principal, wish, policy, fingerprint, document, digest, \
+     traceparent, created_at, updated_at, expires_at, execute_by, approvals, signer_ref, registered_round, notify_settled, \
+     notify_attempts, notify_last, notify_at, check_at, phase, attempt_group, sends, not_sent, queries, execute_at, \
+     last_send_at, resend_until, cancel_requested_at, transfer_id, tell_at, tell_attempts, held_at, attention, next_wake_at, \
+     decisions) SELECT payment_id, tenant, order_id, version, status, reason, round, amount_minor, \
+     currency, payer_account, payee_account, payee_name, memo, agent, principal, wish, policy, fingerprint, document, digest, \
+     traceparent, created_at, updated_at, expires_at, execute_by, approvals, signer_ref, registered_round, notify_settled, \
+     notify_attempts, notify_last, notify_at, check_at, phase, attempt_group, sends, not_sent, queries, execute_at, \
+     last_send_at, resend_until, cancel_requested_at, transfer_id, tell_at, tell_attempts, held_at, attention, next_wake_at, \
+     decisions FROM archived_payments WHERE payment_id = $1 AND version = $2";
+/// What goes along: kept as it is. Hints and deliveries are dropped: a hint changes nothing any more, and that a change
+/// was told is worth keeping only until it can't be told again.
+const ALONG: [&str; 8] = [
+    "INSERT INTO archived_effects SELECT * FROM effects WHERE payment_id = $1",
+    "DELETE FROM effects WHERE payment_id = $1",
+    "INSERT INTO archived_challenges SELECT * FROM challenges WHERE payment_id = $1",
+    "DELETE FROM challenges WHERE payment_id = $1",
+    "INSERT INTO archived_decisions SELECT * FROM decisions WHERE payment_id = $1",
+    "DELETE FROM decisions WHERE payment_id = $1",
+    "DELETE FROM callbacks WHERE payment_id = $1",
+    "DELETE FROM outbox WHERE payment_id = $1 AND state = 'delivered'",
+];
+
+/// What a batch came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// How many payments moved.
+    pub payments: u32,
+    /// Those that could not: their order is taken by another payment.
+    pub kept: Vec<String>,
+    /// Where the next batch goes on; `None` when there is nothing more.
+    pub next: Option<Place>,
+}
+
+impl Tx {
+    /// Moves up to `limit` payments that last changed at or before `until` and are all over.
+    ///
+    /// *Crash*: before the commit all of them are where they were.
+    pub async fn archive_finished(&mut self, until: Timestamp, after: &Place, limit: i64) -> Result<Moved, StoreFault> {
+        let now = self.now().micros();
+        let statement = finished_statement(self.engine());
+        let found: Vec<Place> = on!(self, conn => sqlx::query_as(statement)
+            .bind(until.micros()).bind(after.updated_at).bind(&after.payment_id).bind(now).bind(limit)
+            .fetch_all(conn).await)?;
+        let full = i64::try_from(found.len()).is_ok_and(|count| count >= limit);
+        let mut moved = Moved { next: found.last().filter(|_| full).cloned(), ..Moved::default() };
+        for place in found {
+            if self.archive(&place.payment_id).await? {
+                moved.payments = moved.payments.saturating_add(1);
+            } else {
+                moved.kept.push(place.payment_id);
+            }
+        }
+        Ok(moved)
+    }
+
+    async fn archive(&mut self, payment_id: &str) -> Result<bool, StoreFault> {
+        on!(self, conn => sqlx::query(TAKE).bind(payment_id).execute(conn).await.map(drop))?;
+        let copied = on!(self, conn => sqlx::query(MOVE).bind(payment_id).execute(conn).await?.rows_affected());
+        if copied != 1 {
+            return Ok(false);
+        }
+        let gone = on!(self, conn => sqlx::query("DELETE FROM payments WHERE payment_id = $1")
+            .bind(payment_id).execute(conn).await?.rows_affected());
+        if gone != 1 {
+            return Err(StoreFault::Conflict);
+        }
+        for statement in ALONG {
+            on!(self, conn => sqlx::query(statement).bind(payment_id).execute(conn).await.map(drop))?;
+        }
+        Ok(true)
+    }
+
+    /// Brings a payment back that is in the archive as `version`; whether it was there.
+    pub(super) async fn recall(&mut self, payment_id: &str, version: i64) -> Result<bool, StoreFault> {
+        let back = on!(self, conn => sqlx::query(RECALL).bind(payment_id).bind(version)
+            .execute(conn).await?.rows_affected());
+        if back != 1 {
+            return Ok(false);
+        }
+        let gone = on!(self, conn => sqlx::query("DELETE FROM archived_payments WHERE payment_id = $1 AND version = $2")
+            .bind(payment_id).bind(version).execute(conn).await?.rows_affected());
+        if gone == 1 { Ok(true) } else { Err(StoreFault::Conflict) }
+    }
+
+    /// Takes an order for a payment; `false` when it is taken: by an open payment, or by one that was ever executed.
+    pub(super) async fn take_order(&mut self, tenant: &str, order: &str, payment_id: &str) -> Result<bool, StoreFault> {
+        let taken = on!(self, conn => sqlx::query("INSERT INTO taken_orders (tenant, order_id, payment_id) VALUES ($1, $2, $3) \
+              ON CONFLICT DO NOTHING")
+            .bind(tenant).bind(order).bind(payment_id).execute(conn).await?.rows_affected());
+        Ok(taken == 1)
+    }
+
+    /// Gives the order of a payment back that ended unpaid.
+    pub(super) async fn free_order(&mut self, tenant: &str, order: &str, payment_id: &str) -> Result<(), StoreFault> {
+        on!(self, conn => sqlx::query("DELETE FROM taken_orders WHERE tenant = $1 AND order_id = $2 AND payment_id = $3")
+            .bind(tenant).bind(order).bind(payment_id).execute(conn).await.map(drop))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! A database that may be a restored backup: what is to be compared with the rail before anything is sent again.
+//!
+//! *Invariant*: while a restore is open, no update of a payment goes through but for an outcome (`Guard::Outcome`),
+//! in whatever process; it is lifted only by the update that finds nothing left to compare.
+
+use sqlx::FromRow;
+
+use super::engine::{Session, Tx, on};
+use super::fault::StoreFault;
+use crate::domain::Timestamp;
+
+/// A restore.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct Restore {
+    /// Its id.
+    pub restore_id: String,
+    /// `open` or `lifted`.
+    pub state: String,
+    /// Why the database is taken for a restored one.
+    pub cause: String,
+    /// Unix microseconds.
+    pub marked_at: i64,
+    /// When the rail may be asked: what was under way by then shows. Unix microseconds.
+    pub compare_at: i64,
+    /// Unix microseconds.
+    pub lifted_at: Option<i64>,
+}
+
+/// How many payments were believed in a state, and what the rail said of them.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct Tally {
+    /// The status in the backup.
+    pub believed: String,
+    /// What the rail said; `""` when it is not known yet.
+    pub finding: String,
+    /// What followed.
+    pub outcome: String,
+    /// How many.
+    pub payments: i64,
+}
+
+/// A payment of which the rail knows more than the backup.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct Surprise {
+    /// The payment.
+    pub payment_id: String,
+    /// Its tenant.
+    pub tenant: String,
+    /// Its order.
+    pub order_id: String,
+    /// Its status in the backup.
+    pub believed: String,
+    /// What the rail said.
+    pub finding: String,
+    /// What followed.
+    pub outcome: String,
+}
+
+const RESTORE: &str = "SELECT restore_id, state, cause, marked_at, compare_at, lifted_at FROM restores";
+/// Whether a restore is open, and when a worker last was here: asked before each claim.
+pub(super) const MAY_WORK: &str = "SELECT CAST((SELECT COUNT(*) FROM restores WHERE state = 'open') AS BIGINT), \
+     CAST(COALESCE((SELECT seen_at FROM worked WHERE worker = 'any'), 0) AS BIGINT)";
+/// Those that the rail has not been asked about.
+pub(super) const PENDING: &str = "SELECT payment_id FROM comparisons \
+     WHERE restore_id = $1 AND compared_at IS NULL AND payment_id > $2 ORDER BY payment_id LIMIT $3";
+
+impl Session {
+    /// Whether nothing may be sent, and when a worker was last here, in Unix microseconds; 0 for never.
+    pub async fn may_work(&mut self) -> Result<(bool, i64), StoreFault> {
+        let (open, seen): (i64, i64) = on!(self, conn => sqlx::query_as(MAY_WORK).fetch_one(conn).await)?;
+        Ok((open == 0, seen))
+    }
+
+    /// Whether the database is one that is being compared.
+    pub async fn restore_is_open(&mut self) -> Result<bool, StoreFault> {
+        Ok(!self.may_work().await?.0)
+    }
+
+    /// The last restore, if there ever was one.
+    pub async fn last_restore(&mut self) -> Result<Option<Restore>, StoreFault> {
+        let statement = sqlx::AssertSqlSafe(format!("{RESTORE} ORDER BY marked_at DESC, restore_id DESC LIMIT 1"));
+        Ok(on!(self, conn => sqlx::query_as(statement).fetch_optional(conn).await)?)
+    }
+
+    /// The restore that is open, if one is.
+    pub async fn open_restore(&mut self) -> Result<Option<Restore>, StoreFault> {
+        let statement = sqlx::AssertSqlSafe(format!("{RESTORE} WHERE state = 'open'"));
+        Ok(on!(self, conn => sqlx::query_as(statement).fetch_optional(conn).await)?)
+    }
+
+    /// Up to `limit` payments after `after` that are still to be compared.
+    pub async fn to_compare(&mut self, restore: &str, after: &str, limit: i64) -> Result<Vec<String>, StoreFault> {
+        Ok(on!(self, conn => sqlx::query_scalar(PENDING).bind(restore).bind(after).bind(limit).fetch_all(conn).await)?)
+    }
+
+    /// What was found so far, counted.
+    pub async fn tallies(&mut self, restore: &str) -> Result<Vec<Tally>, StoreFault> {
+        Ok(
+            on!(self, conn => sqlx::query_as("SELECT believed, finding, outcome, CAST(COUNT(*) AS BIGINT) AS payments FROM comparisons \
+              WHERE restore_id = $1 GROUP BY believed, finding, outcome ORDER BY believed, finding, outcome")
+            .bind(restore).fetch_all(conn).await)?,
+        )
+    }
+
+    /// The payments of which the rail knew more, at most `limit`.
+    pub async fn surprises(&mut self, restore: &str, limit: i64) -> Result<Vec<Surprise>, StoreFault> {
+        Ok(
+            on!(self, conn => sqlx::query_as("SELECT c.payment_id, p.tenant, p.order_id, c.believed, c.finding, c.outcome \
+              FROM comparisons c JOIN payments_everywhere p ON p.payment_id = c.payment_id \
+              WHERE c.restore_id = $1 AND c.outcome NOT IN ('', 'as_believed') ORDER BY c.payment_id LIMIT $2")
+            .bind(restore).bind(limit).fetch_all(conn).await)?,
+        )
+    }
+
+    /// The tenants that have a history.
+    pub async fn tenants(&mut self) -> Result<Vec<String>, StoreFault> {
+        Ok(
+            on!(self, conn => sqlx::query_scalar("SELECT tenant FROM audit_heads ORDER BY tenant").fetch_all(conn).await)?,
+        )
+    }
+}
+
+impl Tx {
+    /// Opens a restore: every payment that is not known to be paid is to be compared. `false` when one is open.
+    pub async fn open_new_restore(
+        &mut self,
+        restore: &str,
+        cause: &str,
+        compare_at: Timestamp,
+    ) -> Result<bool, StoreFault> {
+        let now = self.now().micros();
+        let opened = on!(self, conn => sqlx::query("INSERT INTO restores (restore_id, state, cause, marked_at, compare_at, lifted_at) \
+              VALUES ($1, 'open', $2, $3, $4, NULL) ON CONFLICT DO NOTHING")
+            .bind(restore).bind(cause).bind(now).bind(compare_at.micros()).execute(conn).await?.rows_affected());
+        if opened != 1 {
+            return Ok(false);
+        }
+        on!(self, conn => sqlx::query("INSERT INTO comparisons (restore_id, payment_id, believed, finding, outcome, compared_at) \
+              SELECT $1, payment_id, status, '', '', NULL FROM payments WHERE status <> 'EXECUTED'")
+            .bind(restore).execute(conn).await.map(drop))?;
+        Ok(true)
+    }
+
+    /// Stores what the rail said of a payment and what followed; `false` when that was stored before.
+    pub async fn compared(
+        &mut self,
+        restore: &str,
+        payment_id: &str,
+        finding: &str,
+        outcome: &str,
+    ) -> Result<bool, StoreFault> {
+        let now = self.now().micros();
+        let stored = on!(self, conn => sqlx::query("UPDATE comparisons SET finding = $1, outcome = $2, compared_at = $3 \
+              WHERE restore_id = $4 AND payment_id = $5 AND compared_at IS NULL")
+            .bind(finding).bind(outcome).bind(now).bind(restore).bind(payment_id)
+            .execute(conn).await?.rows_affected());
+        Ok(stored == 1)
+    }
+
+    /// Lifts a restore if everything was compared and the time to ask has come; whether this did it.
+    pub async fn lift_restore(&mut self, restore: &str) -> Result<bool, StoreFault> {
+        let now = self.now().micros();
+        let lifted = on!(self, conn => sqlx::query("UPDATE restores SET state = 'lifted', lifted_at = $1 \
+              WHERE restore_id = $2 AND state = 'open' AND compare_at <= $1 AND NOT EXISTS \
+                (SELECT 1 FROM comparisons c WHERE c.restore_id = restores.restore_id AND c.compared_at IS NULL)")
+            .bind(now).bind(restore).execute(conn).await?.rows_affected());
+        Ok(lifted == 1)
+    }
+
+    /// Leaves word that a worker was here; never earlier than the word before.
+    pub async fn leave_word(&mut self) -> Result<i64, StoreFault> {
+        let now = self.now().micros();
+        Ok(on!(self, conn => sqlx::query_scalar("INSERT INTO worked (worker, seen_at) VALUES ('any', $1) \
+              ON CONFLICT (worker) DO UPDATE SET seen_at = CASE WHEN worked.seen_at > $1 THEN worked.seen_at ELSE $1 END \
+              RETURNING seen_at")
+            .bind(now).fetch_one(conn).await)?)
+    }
+}

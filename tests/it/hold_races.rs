@@ -1,0 +1,294 @@
+//! A hold against everything that moves a payment, at the same moment: one legal order shows, never a mixture.
+//!
+//! Each race is run many times on both engines, with the other side a process of its own and the two let go at
+//! varied distances. The history says which came first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign::journal::{Journal, ports::RailPort};
+use serde_json::{Value, json};
+
+use crate::harness::app::{App, Wishes, each_with, settle};
+use crate::harness::rpc::Answer;
+use crate::harness::scripted::{Execution, ScriptedRail};
+
+const ROUNDS: u64 = 36;
+
+async fn hold(app: &App, token: &str, order: &str) -> Answer {
+    app.call(token, "hold_payment", json!({"order_id": order, "reason": "paid by hand"})).await
+}
+
+/// Waits so long that this round's two sides meet elsewhere than the last one's.
+async fn stagger(round: u64) {
+    tokio::time::sleep(Duration::from_micros(700 * (round % 9))).await;
+}
+
+/// Both sides of a race, either of them first by some moments.
+async fn race<A, B>(round: u64, one: impl Future<Output = A>, other: impl Future<Output = B>) -> (A, B) {
+    // Twice without a race: each order is seen, and shows what it should.
+    if round == 0 {
+        return (one.await, other.await);
+    }
+    if round == 1 {
+        let second = other.await;
+        return (one.await, second);
+    }
+    let (early, late) = if round.is_multiple_of(2) { (round / 2, 0) } else { (0, round / 2) };
+    tokio::join!(
+        async {
+            stagger(early).await;
+            one.await
+        },
+        async {
+            stagger(late).await;
+            other.await
+        }
+    )
+}
+
+/// The events of an order's payment, in the order they were committed.
+async fn history(app: &App, order: &str) -> Vec<String> {
+    let id = app.payment(order).await.terms.payment_id.to_string();
+    app.audit().await.into_iter().filter(|facts| facts.payment_id == id).map(|facts| facts.event).collect()
+}
+
+fn place(history: &[String], event: &str) -> Option<usize> {
+    history.iter().position(|known| known == event)
+}
+
+/// Holds that nothing of `events` was committed after the hold, that it still holds, and that no money moves.
+async fn nothing_after_the_hold(app: &App, order: &str, events: &[&str]) {
+    let history = history(app, order).await;
+    let held = place(&history, "payment.held").expect("the hold is in the history");
+    for event in events {
+        let late = history.iter().skip(held).any(|known| known.starts_with(event));
+        assert!(!late, "{order}: {event} after the hold: {history:?}");
+    }
+    let payment = app.payment(order).await;
+    assert!(payment.held_at.is_some() && payment.execution.phase.as_str() == "none", "{order}: {history:?}");
+    assert_eq!(app.requests(payment.terms.payment_id.as_str()).await, 0, "{order}");
+}
+
+fn wishes() -> Wishes {
+    Wishes::default().patient()
+}
+
+/// Both orders were seen.
+fn both_ways(seen: [u64; 2], what: &str) {
+    println!("{what}: the hold was first {} times, last {} times", seen[0], seen[1]);
+    assert!(seen[0] + seen[1] == ROUNDS && seen[0] > 0 && seen[1] > 0, "{what}: {seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hold_against_a_signature() {
+    each_with(wishes(), async |app: &mut App| {
+        let worker = app.another(None).await;
+        let mut seen = [0; 2];
+        for round in 0..ROUNDS {
+            let order = format!("order-{round}");
+            app.awaiting(&order).await;
+            let document = app.document("finance-1", &order, "approve", "").await;
+            let (jws, operator) = (app.jws("finance-1", &document), app.operator());
+            let (held, signed) =
+                race(round, hold(app, &operator, &order), app.confirm("finance-1", &order, &jws)).await;
+            assert!(!held.is_error, "a payment that is not on its way is held: {}", held.body);
+            match signed.code().as_str() {
+                "PAYMENT_ON_MANUAL_HOLD" => {
+                    seen[0] += 1;
+                    assert_eq!(app.payment(&order).await.approvals, 0);
+                    assert_eq!(app.status(&order).await.status(), "AWAITING_SIGNER");
+                }
+                "(SIGNED)" => {
+                    seen[1] += 1;
+                    assert_eq!(app.status(&order).await.status(), "SIGNED");
+                }
+                other => panic!("{other}: {}", signed.body),
+            }
+            settle(&worker).await;
+            nothing_after_the_hold(app, &order, &["decision.approve", "rail."]).await;
+        }
+        both_ways(seen, "signature");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hold_against_running_out_of_time() {
+    each_with(wishes(), async |app: &mut App| {
+        let worker = app.another(None).await;
+        let mut seen = [0; 2];
+        for round in 0..ROUNDS {
+            let order = format!("order-{round}");
+            app.create(&order).await;
+            app.clock.advance(25 * 3_600 * 1_000_000);
+            let operator = app.operator();
+            let (held, ()) = Box::pin(race(round, hold(app, &operator, &order), ticks(&worker))).await;
+            match held.code().as_str() {
+                "(CREATED)" => {
+                    seen[0] += 1;
+                    settle(&worker).await;
+                    assert_eq!(app.status(&order).await.status(), "CREATED");
+                    nothing_after_the_hold(app, &order, &["payment.deadline", "signer.notify"]).await;
+                }
+                "PAYMENT_TERMINAL" => {
+                    seen[1] += 1;
+                    assert_eq!(app.status(&order).await.status(), "EXPIRED");
+                    assert!(app.payment(&order).await.held_at.is_none());
+                }
+                other => panic!("{other}: {}", held.body),
+            }
+        }
+        both_ways(seen, "expiry");
+    })
+    .await;
+}
+
+/// A worker's look, as its loop would make it; a lost race is its ordinary lot.
+async fn ticks(worker: &Journal) {
+    worker.tick().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hold_against_a_cancel() {
+    each_with(wishes(), async |app: &mut App| {
+        let mut seen = [0; 2];
+        for round in 0..ROUNDS {
+            let order = format!("order-{round}");
+            app.create(&order).await;
+            if round % 3 == 0 {
+                app.notify(&order).await;
+                app.sign(&order).await;
+            }
+            let operator = app.operator();
+            let (held, cancelled) = race(round, hold(app, &operator, &order), app.cancel(&order)).await;
+            match (held.is_error, cancelled.code().as_str()) {
+                (false, "PAYMENT_ON_MANUAL_HOLD") => {
+                    seen[0] += 1;
+                    nothing_after_the_hold(app, &order, &["payment.cancel"]).await;
+                }
+                (true, "(CANCELLED)") => {
+                    seen[1] += 1;
+                    assert_eq!(held.code(), "PAYMENT_TERMINAL");
+                    let payment = app.payment(&order).await;
+                    assert!(payment.status.as_str() == "CANCELLED" && payment.held_at.is_none());
+                }
+                other => panic!("{other:?}: {} {}", held.body, cancelled.body),
+            }
+        }
+        both_ways(seen, "cancel");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hold_against_the_claim_and_the_intent() {
+    each_with(wishes(), async |app: &mut App| {
+        let (one, two) = (app.another(None).await, app.another(None).await);
+        let mut seen = [0; 2];
+        for round in 0..ROUNDS {
+            let order = format!("order-{round}");
+            let id = app.signed(&order).await;
+            let operator = app.operator();
+            let workers = async { tokio::join!(ticks(&one), ticks(&two)) };
+            let (held, _) = Box::pin(race(round, hold(app, &operator, &order), workers)).await;
+            if held.is_error {
+                seen[1] += 1;
+                let code = held.code();
+                assert!(code == "OUTCOME_UNKNOWN_BLOCKS" || code == "PAYMENT_TERMINAL", "{}", held.body);
+                app.until(&order, "EXECUTED").await;
+                assert_eq!(app.executions(&id).await, 1);
+                assert!(app.payment(&order).await.held_at.is_none());
+            } else {
+                seen[0] += 1;
+                // Past every lease that was claimed before the hold.
+                app.pass(Duration::from_secs(40)).await;
+                settle(&one).await;
+                nothing_after_the_hold(app, &order, &["rail."]).await;
+            }
+        }
+        both_ways(seen, "claim and intent");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hold_against_the_outcome_of_an_attempt_under_way() {
+    each_with(wishes(), async |app: &mut App| {
+        let rail = Arc::new(ScriptedRail::new(app.real_rail(), Execution::AnswersWhenTold));
+        let worker = app.another(Some(Arc::clone(&rail) as Arc<dyn RailPort>)).await;
+        for round in 0..ROUNDS {
+            let order = format!("order-{round}");
+            let id = app.signed(&order).await;
+            let (operator, attempt) = (app.operator(), Arc::clone(&worker));
+            let under_way = tokio::spawn(async move { attempt.tick().await.unwrap() });
+            rail.reached().await;
+            let settles = async {
+                rail.answer();
+                under_way.await.unwrap()
+            };
+            let (held, _) = race(round, hold(app, &operator, &order), settles).await;
+            let code = held.code();
+            assert!(code == "OUTCOME_UNKNOWN_BLOCKS" || code == "PAYMENT_TERMINAL", "{}", held.body);
+            let payment = app.payment(&order).await;
+            assert!(payment.status.as_str() == "EXECUTED" && payment.held_at.is_none(), "{:?}", payment.status);
+            assert_eq!(app.executions(&id).await, 1);
+            assert_eq!(place(&history(app, &order).await, "payment.held"), None);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hold_against_notifying_the_signers_again() {
+    each_with(wishes(), async |app: &mut App| {
+        let worker = app.another(None).await;
+        for round in 0..ROUNDS {
+            let order = format!("order-{round}");
+            let id = app.create(&order).await.text("payment_id").to_owned();
+            app.signer_online(round % 2 == 0).await;
+            let (operator, token) = (app.operator(), app.operator());
+            let resend = app.call(&token, "resend_notification", json!({"order_id": order}));
+            let (held, asked_again) = race(round, hold(app, &operator, &order), resend).await;
+            assert!(!held.is_error, "{}", held.body);
+            assert!(!asked_again.is_error || asked_again.code() == "PAYMENT_ON_MANUAL_HOLD", "{}", asked_again.body);
+            let asked = app.asked(&id).await;
+            app.clock.advance(3_600 * 1_000_000);
+            settle(&worker).await;
+            app.settle().await;
+            assert_eq!(app.asked(&id).await, asked, "nobody is asked any more");
+            nothing_after_the_hold(app, &order, &["signer.notify.intended", "signer.register.intended"]).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hold_against_a_replacement() {
+    each_with(wishes(), async |app: &mut App| {
+        let mut seen = [0; 2];
+        for round in 0..ROUNDS {
+            let order = format!("order-{round}");
+            let id = app.create(&order).await.text("payment_id").to_owned();
+            let (operator, agent) = (app.operator(), app.agent());
+            let instead: Value = json!({"order_id": order, "amount": "5.00", "supersedes": id,
+                "idempotency_key": format!("replacement-{round:04}")});
+            let this = json!({"payment_id": id, "reason": "paid by hand"});
+            let (held, replaced) =
+                race(round, app.call(&operator, "hold_payment", this), app.call(&agent, "create_payment", instead))
+                    .await;
+            let status = app.call(&agent, "get_payment_status", json!({"payment_id": id})).await;
+            if held.is_error {
+                seen[1] += 1;
+                assert_eq!((held.code().as_str(), replaced.status().as_str()), ("PAYMENT_TERMINAL", "CREATED"));
+                assert_eq!(status.status(), "CANCELLED");
+            } else {
+                seen[0] += 1;
+                assert_eq!(replaced.code(), "PAYMENT_ON_MANUAL_HOLD", "{}", replaced.body);
+                nothing_after_the_hold(app, &order, &["payment.superseded"]).await;
+            }
+        }
+        both_ways(seen, "replacement");
+    })
+    .await;
+}
