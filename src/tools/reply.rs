@@ -100,6 +100,10 @@ pub(super) fn fit(body: &mut Map<String, Value>) {
             body.remove(spare);
         }
     }
+    // The operators' list has them all.
+    while bytes(body) > STATUS_BYTES
+        && body.get_mut("attention").and_then(Value::as_array_mut).is_some_and(|reasons| reasons.pop().is_some())
+    {}
 }
 
 /// One payment of a list.

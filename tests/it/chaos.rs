@@ -182,7 +182,7 @@ async fn whatever_dies_under_load_nothing_is_lost_stuck_or_paid_twice() {
         return;
     };
     let db = TestDatabase::on(&cluster).await;
-    let plan = Plan::new(TestEngine::Postgres).processes(3, 2).set("WEBHOOKS__TARGETS", "");
+    let plan = Plan::new(TestEngine::Postgres).processes(3, 2);
     let mut desk = Desk::prepare_on(plan, db).await;
     desk.start(Part::Rail).await;
     desk.start(Part::Signer).await;

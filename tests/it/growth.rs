@@ -144,7 +144,7 @@ async fn fill(db: &TestDatabase, finished: u32) {
 fn reads(name: &str) -> (&'static [&'static str], &'static str) {
     match name {
         "due" => (&["payments_due"], ""),
-        "claim" => (&["payments_due"], "'node', 'lse_1', 1900000000000000, 1800000000000001, 16"),
+        "claim" => (&["payments_due"], "'node', 'lse_1', 1900000000000000, 1800000000000001, 16, ',busy,', 1"),
         "by id" => (&[], "'acme', 'pay_01J00000010000000000000017'"),
         "for work" => (&[], "'pay_01J00000010000000000000017'"),
         "by order" => (&["payments_by_order", "archived_payments_by_order"], "'acme', 'o17'"),
@@ -155,7 +155,9 @@ fn reads(name: &str) -> (&'static [&'static str], &'static str) {
         ),
         "open" => (&["payments_open"], "'acme', '', 20"),
         "attention" => (&["payments_attention"], "'acme', '', 20"),
-        "limit's window" => (&["payments_in_window"], "'acme', 'agent-1', 'EUR', 1799999999999999"),
+        "limit's window" => {
+            (&["payments_in_window"], "'acme', 'agent-1', 'EUR', 1799999999999999, 1900000000000000, 'pay_x'")
+        }
         "limit's open" => (&["payments_open_now"], "'acme', 'agent-1', 'EUR'"),
         "challenges" | "decisions" => (&[], "'pay_01J00000010000000000000017', 1"),
         "effect by key" => (&[], "'k17'"),

@@ -94,6 +94,7 @@ async fn attest(app: &App, order: &str, reference: &str) {
 #[tokio::test]
 async fn what_was_paid_after_the_backup_is_found_and_never_paid_again() {
     each_with(patient(), async |app: &mut App| {
+        app.did.rewind = true;
         // As the backup has them: sent and in doubt; tried in vain; signed.
         app.signed("doubt").await;
         app.faults(json!({"next": [{"kind": "drop_reply"}], "standing": {"lookup_down": true}})).await;
@@ -144,6 +145,7 @@ async fn what_was_paid_after_the_backup_is_found_and_never_paid_again() {
 #[tokio::test]
 async fn what_the_rail_does_not_know_goes_on_under_the_same_key() {
     each_with(patient(), async |app: &mut App| {
+        app.did.rewind = true;
         app.signed("in-vain").await;
         app.rail.down().await;
         app.settle().await;
@@ -169,6 +171,7 @@ async fn what_the_rail_does_not_know_goes_on_under_the_same_key() {
 #[tokio::test]
 async fn what_was_signed_and_paid_after_the_backup_is_held_for_two_people() {
     each_with(patient(), async |app: &mut App| {
+        app.did.rewind = true;
         app.create("created").await;
         app.awaiting("awaiting").await;
         let document = app.document("finance-2", "created", "approve", "").await;
@@ -210,6 +213,7 @@ async fn what_was_signed_and_paid_after_the_backup_is_held_for_two_people() {
 async fn nothing_is_sent_and_nothing_changes_while_it_is_compared() {
     let keeps_a_day = patient().config(|config| config.retention.finished_after_s = 86_400);
     each_with(keeps_a_day, async |app: &mut App| {
+        app.did.rewind = true;
         app.create("over").await;
         app.cancel("over").await;
         app.signed("signed").await;
@@ -298,6 +302,7 @@ impl RailPort for PaidAlready {
 #[tokio::test]
 async fn an_end_that_the_rail_contradicts_asks_for_attention() {
     each_with(patient(), async |app: &mut App| {
+        app.did.rewind = true;
         for order in ["cancelled", "rejected"] {
             app.awaiting(order).await;
         }
@@ -320,6 +325,7 @@ async fn an_end_that_the_rail_contradicts_asks_for_attention() {
 #[tokio::test]
 async fn comparing_goes_on_where_a_dead_process_left_off() {
     each_with(patient(), async |app: &mut App| {
+        app.did.rewind = true;
         for number in 0..20 {
             app.create(&format!("order-{number:02}")).await;
         }
@@ -342,6 +348,7 @@ async fn comparing_goes_on_where_a_dead_process_left_off() {
 #[tokio::test]
 async fn a_forgotten_mark_is_made_by_the_first_worker_that_comes() {
     each_with(patient(), async |app: &mut App| {
+        app.did.rewind = true;
         app.signed("signed").await;
         let open = async || app.db.store().read().await.unwrap().restore_is_open().await.unwrap();
         // A fresh database, and one that was worked at a moment ago.
@@ -386,6 +393,7 @@ async fn a_forgotten_mark_is_made_by_the_first_worker_that_comes() {
 #[tokio::test]
 async fn the_worker_compares_and_lifts_by_itself() {
     each_with(patient(), async |app: &mut App| {
+        app.did.rewind = true;
         app.signed("signed").await;
         app.journal.mark_restored("told").await.unwrap();
         app.clock.advance(60_000_000);
@@ -439,6 +447,7 @@ async fn command(app: &App, arguments: &[&str]) -> (i32, Value, String) {
 #[tokio::test]
 async fn the_command_marks_compares_shows_progress_and_reports() {
     each_with(patient(), async |app: &mut App| {
+        app.did.rewind = true;
         assert_eq!(command(app, &["--report", "--json"]).await.1, json!({"restored": false}));
         app.signed("signed").await;
         app.awaiting("awaiting").await;

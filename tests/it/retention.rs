@@ -327,6 +327,8 @@ async fn audit_of_change(app: &App, order: &str) {
         payment_id: payment.terms.payment_id.to_string(),
         version: payment.version,
         event: "test.changed".to_owned(),
+        from: payment.status.as_str().to_owned(),
+        to: payment.status.as_str().to_owned(),
         ..countersign::store::AuditNote::default()
     });
     tx.commit().await.unwrap();

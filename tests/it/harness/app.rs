@@ -542,6 +542,7 @@ impl App {
             targets: (!self.did.change_targets).then(|| self.config.webhooks.targets.clone()),
             told: None,
             strangers: self.did.others_at_the_peers,
+            rewound: self.did.rewind,
         }
     }
 

@@ -286,6 +286,7 @@ impl Desk {
             targets: Some(vec![self.at.target()]),
             told: Some(self.sink.seen().iter().map(super::sink::Seen::id).collect()),
             strangers: false,
+            rewound: false,
         }
     }
 

@@ -24,6 +24,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) told: Option<Vec<String>>,
     /// Whether rail and signer service serve others too; what they did for those is then not judged.
     pub(crate) strangers: bool,
+    /// Whether our store was put back to an earlier moment: what the others were asked since is then not judged.
+    pub(crate) rewound: bool,
 }
 
 /// What a test did that its books can't tell.
@@ -32,6 +34,7 @@ pub(crate) struct Did {
     pub(crate) change_policy: bool,
     pub(crate) change_targets: bool,
     pub(crate) others_at_the_peers: bool,
+    pub(crate) rewind: bool,
 }
 
 /// A row as text; NULL is `""`.
@@ -87,6 +90,7 @@ pub(crate) struct Books {
     pub(crate) policy: Option<Policy>,
     pub(crate) targets: Option<Vec<String>>,
     pub(crate) told: Option<Vec<String>>,
+    pub(crate) rewound: bool,
 }
 
 async fn table(raw: &mut Raw, name: &str, columns: &[&'static str], order: &str) -> Vec<Row> {
@@ -203,9 +207,15 @@ impl Books {
             policy: sources.policy.clone(),
             targets: sources.targets.clone(),
             told: sources.told.clone(),
+            rewound: sources.rewound,
         };
         if sources.strangers {
             books.forget_strangers();
+        }
+        if sources.rewound {
+            for asked in [&mut books.requests, &mut books.registrations, &mut books.notifications] {
+                asked.clear();
+            }
         }
         books
     }

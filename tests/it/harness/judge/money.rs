@@ -132,6 +132,9 @@ impl<'a> Life<'a> {
 
 fn admitted(limit: &Limit, life: &Life<'_>, lives: &[Life<'_>]) -> Result<(), String> {
     let terms = &life.payment.terms;
+    if limit.currency.is_some_and(|currency| currency != terms.amount.currency()) {
+        return Ok(());
+    }
     let most = |cap: Option<i64>, sum: i64, what: &str| match cap {
         Some(cap) if sum > cap => Err(format!("{what} {sum} of {cap}")),
         _ => Ok(()),
