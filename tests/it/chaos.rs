@@ -218,7 +218,7 @@ async fn whatever_dies_under_load_nothing_is_lost_stuck_or_paid_twice() {
         open.into_iter().filter(|order| order.status == "SIGNED").collect::<Vec<_>>()
     };
     let mut left = signed().await;
-    while !left.is_empty() && last_fault.elapsed() < Duration::from_secs(60) {
+    while !left.is_empty() && last_fault.elapsed() < Duration::from_mins(1) {
         sleep(Duration::from_millis(50)).await;
         left = signed().await;
     }
@@ -230,7 +230,7 @@ async fn whatever_dies_under_load_nothing_is_lost_stuck_or_paid_twice() {
             desk.countersign(&order.order).await;
         }
     }
-    let left = desk.comes_to_rest(Duration::from_secs(60)).await;
+    let left = desk.comes_to_rest(Duration::from_mins(1)).await;
     assert!(left.is_empty(), "stuck: {left:?}");
 
     let count = async |table: String| -> u64 {

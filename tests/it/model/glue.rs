@@ -265,7 +265,7 @@ impl Desk {
     ///
     /// What changes between an answer and the read of the second transaction makes its write fail and be
     /// decided again, so the read may as well be at once.
-    pub(super) fn ended(&self, world: &World, who: usize, word: Word) -> World {
+    pub(super) fn ended(&self, world: &World, who: usize, told: Word) -> World {
         let mut next = world.clone();
         let group = match world.workers[who] {
             Place::Recorded { key, .. } | Place::Calling { key, .. } => key.group,
@@ -275,13 +275,13 @@ impl Desk {
             request.from = None;
         }
         next.wire.sort();
-        next.workers[who] = Place::Answered { group, word, read: self.bounds.splits.then(|| world.read()) };
+        next.workers[who] = Place::Answered { group, told, read: self.bounds.splits.then(|| world.read()) };
         next
     }
 
-    fn event(&self, word: Word, payment: &Payment, group: i64) -> Event {
+    fn event(&self, told: Word, payment: &Payment, group: i64) -> Event {
         let code = || "declined".to_owned();
-        match word {
+        match told {
             Word::Confirmed(transfer) => Event::RailConfirmed { group, transfer_id: name(transfer) },
             Word::Refused => Event::RailRefused { group, code: code() },
             Word::NotSent => Event::RailNotSent { group, retry_after: None },
@@ -296,10 +296,10 @@ impl Desk {
     }
 
     /// The write of the second transaction: by version, not by lease.
-    pub(super) fn settle(&self, world: &World, who: usize, group: i64, word: Word, read: &Read) -> World {
+    pub(super) fn settle(&self, world: &World, who: usize, group: i64, told: Word, read: &Read) -> World {
         let mut next = world.clone();
         let spoken_of = if self.weak == Some(Weak::GroupsAlike) { read.row.execution.group } else { group };
-        let event = self.event(word, &read.row, spoken_of);
+        let event = self.event(told, &read.row, spoken_of);
         match self.change(&mut next, read, event, Guard::Version) {
             Ok(()) => {
                 next.workers[who] = Place::Idle;
@@ -309,7 +309,7 @@ impl Desk {
             // Decided again on a fresh read.
             Err(_) => {
                 let mut next = world.clone();
-                next.workers[who] = Place::Answered { group, word, read: Some(world.read()) };
+                next.workers[who] = Place::Answered { group, told, read: Some(world.read()) };
                 next
             }
         }

@@ -7,6 +7,14 @@
 //!
 //! `just model-deep` visits larger worlds.
 
+#![allow(
+    clippy::unused_self,
+    clippy::struct_excessive_bools,
+    clippy::single_match_else,
+    clippy::collapsible_match,
+    reason = "steps are methods of the desk, switches are independent, and both ends of a choice are named"
+)]
+
 mod bounds;
 mod glue;
 mod promises;

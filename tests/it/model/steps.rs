@@ -68,7 +68,7 @@ impl Desk {
                 acts.push(Act::HearsNothing(who));
             }
             Place::Notifying => {
-                acts.extend([Word::Reached, Word::Unreachable].map(|word| Act::Notified(who, word)));
+                acts.extend([Word::Reached, Word::Unreachable].map(|told| Act::Notified(who, told)));
             }
             Place::Answered { .. } => acts.push(Act::Settles(who)),
             Place::Learned(_) => acts.push(Act::Learns(who)),
@@ -298,17 +298,17 @@ impl Desk {
             }
             Act::HearsAnswer(who) => {
                 let Place::Calling { answer: Some(answer), .. } = world.workers[who] else { return None };
-                let word = match answer {
+                let told = match answer {
                     Answer::Paid { transfer, .. } => Word::Confirmed(transfer),
                     Answer::Refused => Word::Refused,
                 };
-                self.ended(world, who, word)
+                self.ended(world, who, told)
             }
             Act::HearsNothing(who) => self.ended(world, who, Word::Unknown),
-            Act::Notified(who, word) => self.ended(world, who, word),
+            Act::Notified(who, told) => self.ended(world, who, told),
             Act::Settles(who) => {
-                let Place::Answered { group, word, read } = &world.workers[who] else { return None };
-                self.settle(world, who, *group, *word, read.as_ref().unwrap_or(&world.read()))
+                let Place::Answered { group, told, read } = &world.workers[who] else { return None };
+                self.settle(world, who, *group, *told, read.as_ref().unwrap_or(&world.read()))
             }
             Act::Learns(who) => {
                 let Place::Learned(seen) = world.workers[who] else { return None };

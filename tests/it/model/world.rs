@@ -141,7 +141,7 @@ pub(super) enum Place {
     /// The answer is there; before the second transaction, or in it: read, not yet written (CP6, CP7).
     Answered {
         group: i64,
-        word: Word,
+        told: Word,
         read: Option<Read>,
     },
     /// A look-up's answer is read; before it is stored.
@@ -324,9 +324,9 @@ impl Hash for World {
         self.votes.iter().filter(|given| given.round == self.row.0.round).for_each(|given| given.hash(state));
         let (one, two) = (self.worker(0), self.worker(1));
         if one <= two {
-            (one, two).hash(state)
+            (one, two).hash(state);
         } else {
-            (two, one).hash(state)
+            (two, one).hash(state);
         }
         for (ask, read) in &self.desk {
             (ask, read, self.behind(read)).hash(state);

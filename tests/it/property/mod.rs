@@ -266,7 +266,6 @@ fn whatever_is_asked_in_whatever_order_the_desk_answers_as_the_model_of_it() {
     if let Err(failure) = done {
         panic!("{failure}");
     }
-    drop(desks);
     runtime.block_on(async {
         for app in apps {
             app.finish().await;

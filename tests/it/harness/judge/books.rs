@@ -29,6 +29,7 @@ pub(crate) struct Sources<'a> {
 }
 
 /// What a test did that its books can't tell.
+#[expect(clippy::struct_excessive_bools, reason = "each is a yes or no of its own")]
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Did {
     pub(crate) change_policy: bool,
@@ -113,6 +114,7 @@ async fn everywhere(raw: &mut Raw, name: &str, columns: &[&'static str], order: 
 }
 
 impl Books {
+    #[expect(clippy::too_many_lines, reason = "one line a table")]
     pub(crate) async fn read(sources: &Sources<'_>) -> Self {
         let mut ours = sources.db.raw().await;
         let wakes = everywhere(&mut ours, "payments", &["payment_id", "next_wake_at"], "payment_id").await;
