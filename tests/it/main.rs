@@ -33,6 +33,7 @@ mod domain_properties;
 mod domain_transitions;
 mod domain_values;
 mod field_bugs;
+mod field_bugs_money;
 mod flow_breaker;
 mod flow_callbacks;
 mod flow_context;

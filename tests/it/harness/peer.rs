@@ -25,6 +25,8 @@ pub(crate) enum Weather {
     Fair,
     /// With this status and a JSON error, having done nothing.
     Status(u16),
+    /// With this status, type and body, having done nothing.
+    Answer(u16, &'static str, &'static str),
     /// Not at all.
     Hang,
     /// 200 and a page for people, having done nothing.
@@ -141,6 +143,9 @@ async fn under(State(sky): State<Arc<Mutex<Sky>>>, request: Request, next: Next)
             let status = StatusCode::from_u16(status).unwrap();
             let body = r#"{"error_code":"told_to_fail","error_message":"SECRET-UPSTREAM-BODY"}"#;
             (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+        }
+        Weather::Answer(status, kind, body) => {
+            (StatusCode::from_u16(status).unwrap(), [(header::CONTENT_TYPE, kind)], body).into_response()
         }
         Weather::Hang => std::future::pending().await,
         Weather::Garbage => {
