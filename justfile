@@ -40,8 +40,8 @@ fuzz seconds="60":
     cargo +nightly fuzz run ingress -- -max_total_time={{ seconds }} -max_len=4096
 
 # How fast audited changes commit, beside the engine's own rate, on both engines; two minutes
-bench-audit:
-    cargo test --test it how_fast_audited_changes_commit -- --ignored --nocapture
+bench-audit seconds="2":
+    COUNTERSIGN_BENCH_AUDIT={{ seconds }} cargo test --release --test it -- audit::bench --nocapture
 
 # Clippy; every warning is an error
 lint:

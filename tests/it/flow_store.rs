@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::harness::app::{App, each};
+use crate::harness::app::{App, Wishes, each, only};
 use crate::harness::database::{Raw, TestEngine};
 use crate::harness::rpc::Answer;
 use crate::harness::scripted::{Execution, ScriptedRail};
@@ -168,10 +168,7 @@ async fn b20_a_callback_that_could_not_be_kept_is_sent_again() {
 
 #[tokio::test]
 async fn connections_that_the_server_ended_are_replaced() {
-    each(async |app: &mut App| {
-        if app.db.engine() == TestEngine::Sqlite {
-            return;
-        }
+    only(TestEngine::Postgres, Wishes::default(), async |app: &mut App| {
         app.create("order-1").await;
         let name = app.db.url().rsplit_once("application_name=").unwrap().1.to_owned();
         let end = format!("SELECT CAST(pg_terminate_backend(pid) AS TEXT) FROM pg_stat_activity WHERE application_name = '{name}' AND pid <> pg_backend_pid()");
@@ -191,10 +188,7 @@ async fn connections_that_the_server_ended_are_replaced() {
 /// One frozen process, or a person's open transaction, must not stop everybody else for long.
 #[tokio::test]
 async fn a_lock_that_is_never_given_back_is_not_waited_for_and_leaves_readers_alone() {
-    each(async |app: &mut App| {
-        if app.db.engine() == TestEngine::Sqlite {
-            return;
-        }
+    only(TestEngine::Postgres, Wishes::default(), async |app: &mut App| {
         app.config.database.busy_timeout_ms = 400;
         app.restart().await;
         app.create("order-1").await;

@@ -9,7 +9,7 @@ use countersign::worker;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::app::{App, Wishes, each, each_with, settle};
+use crate::harness::app::{App, Wishes, each, each_with, only, settle};
 use crate::harness::database::TestEngine;
 use crate::harness::peer::Weather;
 use crate::harness::scripted::{Execution, PanickingSigner, ScriptedRail};
@@ -251,10 +251,7 @@ async fn a_tenant_whose_work_hangs_does_not_stop_the_others() {
         config.database.pool_size = 24;
         config.worker.batch = 8;
     });
-    each_with(wishes, async |app: &mut App| {
-        if app.db.engine() == TestEngine::Sqlite {
-            return;
-        }
+    only(TestEngine::Postgres, wishes, async |app: &mut App| {
         for number in 0..40 {
             app.create(&format!("order-{number}")).await;
         }

@@ -65,6 +65,13 @@ pub(crate) async fn each_with(wishes: Wishes, body: impl AsyncFn(&mut App)) {
     futures::future::join_all(engines().into_iter().map(|engine| on(engine, wishes.clone(), &body))).await;
 }
 
+/// Runs a test on one engine, for what the other does not have.
+pub(crate) async fn only(engine: TestEngine, wishes: Wishes, body: impl AsyncFn(&mut App)) {
+    if engines().contains(&engine) {
+        on(engine, wishes, &body).await;
+    }
+}
+
 /// Runs a test on one engine after the other, for what belongs to the whole thread.
 pub(crate) async fn each_in_turn(wishes: Wishes, body: impl AsyncFn(&mut App)) {
     for engine in engines() {

@@ -130,6 +130,7 @@ async fn join(mut near: TcpStream, target: String, line: Line) {
         }
         Line::Good => {
             if let Ok(mut far) = TcpStream::connect(target).await {
+                // Whichever end hangs up ends it, in order or not.
                 let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
             }
         }
@@ -182,7 +183,7 @@ async fn badly(near: TcpStream, far: TcpStream, line: Line) {
             }
         }
         if left == 0 && matches!(line, Line::ResetInAnswer(0) | Line::Truncate(0)) {
-            // The other side is to have answered.
+            // The other side is to have answered, or to be gone: that much was let through.
             let _ = from_far.read(&mut bytes).await;
         }
         if line == Line::Blackhole {
