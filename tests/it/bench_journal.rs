@@ -20,9 +20,10 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{Connection as _, PgPool, SqliteConnection};
 use tokio::sync::Mutex;
 
-use crate::harness::app::{POLICY, enrolment};
+use crate::harness::app::POLICY;
 use crate::harness::database::{TestDatabase, TestEngine, engines};
 use crate::harness::idle::{InstantRail, NoSigner, NoWebhooks};
+use crate::harness::people::enrolment;
 
 /// Work units for each measurement, and the clients that share them.
 fn size() -> (usize, &'static [usize]) {

@@ -12,11 +12,10 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 
-use crate::harness::app::{
-    App, CALLBACK_SECRET, PEOPLE, SIGNER_API_KEY, Wishes, each, each_with, enrolment, only, settle,
-};
+use crate::harness::app::{App, CALLBACK_SECRET, PEOPLE, SIGNER_API_KEY, Wishes, each, each_with, only, settle};
 use crate::harness::database::{Raw, TestEngine};
 use crate::harness::peer::Weather;
+use crate::harness::people::enrolment;
 use crate::harness::scripted::{Execution, ScriptedRail};
 use crate::harness::sink::{Seen, Sink};
 use crate::webhooks::tell;

@@ -6,7 +6,8 @@ use countersign::domain::Role;
 use countersign::proof::{SigningKey, b64url, key_id_of, sign_detached};
 use serde_json::json;
 
-use crate::harness::app::{App, POLICY, Wishes, each, each_with, enrolment, two_must_approve};
+use crate::harness::app::{App, POLICY, Wishes, each, each_with, two_must_approve};
+use crate::harness::people::enrolment;
 use crate::harness::rpc::Answer;
 
 /// Refused with `code`, nothing recorded, audited.

@@ -24,10 +24,10 @@ use countersign::config::Config;
 use countersign::domain::{Payment, Role};
 use countersign::http::auth::{Grant, Mint};
 use countersign::journal::ports::RailPort;
-use countersign::journal::{Journal, KeyEnrolment, Rules, Setup};
+use countersign::journal::{Journal, Rules, Setup};
 use countersign::proof::{SigningKey, key_id_of, sign_detached};
 use countersign::sandbox::Sandbox;
-use countersign::signer::{DirectoryEntry, SignerService, SignerSettings};
+use countersign::signer::{SignerService, SignerSettings};
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -38,6 +38,7 @@ use super::database::{TestDatabase, TestEngine, engines};
 use super::folder::Folder;
 use super::judge::{Did, Sources, acquitted};
 use super::peer::Peer;
+use super::people::{enrol, enrolment, listed};
 use super::rpc::{Answer, Rpc};
 pub(crate) use super::wishes::Wishes;
 use super::wishes::{ambient, build, signer_client};
@@ -578,29 +579,4 @@ pub(crate) async fn settle(journal: &Journal) {
         }
     }
     panic!("the worker does not come to rest");
-}
-
-fn listed(person: &str, key: Option<&SigningKey>) -> DirectoryEntry {
-    DirectoryEntry {
-        signer_id: person.to_owned(),
-        name: person.to_owned(),
-        key_pem: key.map(|key| key.public().to_pem().unwrap()),
-        online: true,
-    }
-}
-
-pub(crate) fn enrolment(person: &str, key: &SigningKey) -> KeyEnrolment {
-    KeyEnrolment {
-        tenant: "default".parse().unwrap(),
-        signer: person.parse().unwrap(),
-        key_id: key_id_of(&key.public()).parse().unwrap(),
-        by: "ops-1".to_owned(),
-        node: "test".to_owned(),
-    }
-}
-
-async fn enrol(db: &TestDatabase, keys: &BTreeMap<&'static str, SigningKey>) {
-    for (person, key) in keys {
-        assert!(enrolment(person, key).pin(db.store(), &key.public()).await.unwrap());
-    }
 }

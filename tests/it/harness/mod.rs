@@ -10,6 +10,7 @@ pub(crate) mod judge;
 pub(crate) mod meddler;
 pub(crate) mod payments;
 pub(crate) mod peer;
+pub(crate) mod people;
 pub(crate) mod postgres;
 pub(crate) mod recorder;
 pub(crate) mod rpc;

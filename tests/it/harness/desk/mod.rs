@@ -34,11 +34,12 @@ pub(crate) use client::{Callers, Unfinished};
 pub(crate) use plan::{LEASE_MS, Plan};
 pub(crate) use process::{Process, program, signal};
 
-use super::app::{PEOPLE, enrolment};
+use super::app::PEOPLE;
 use super::database::{Raw, TestDatabase};
 use super::folder::Folder;
 use super::judge::{Breach, Sources, judge};
 use super::peer::Peer;
+use super::people::enrolment;
 use super::sink::Sink;
 
 /// One of a desk's processes.
