@@ -8,10 +8,10 @@ use countersign::journal::ports::{Answer, Lookup, Outcome, RailCaps, RailPort, R
 use countersign::journal::{Comparing, Journal, Place};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::app::{App, RAIL_API_KEY, SIGNER_API_KEY, Wishes, each_with, settle};
+use crate::harness::desk::program;
 
 /// Every table of the gateway's.
 const TABLES: [&str; 19] = [
@@ -416,7 +416,7 @@ async fn the_worker_compares_and_lifts_by_itself() {
 
 /// Runs `countersign restored` on the test's database; its exit code, report and progress.
 async fn command(app: &App, arguments: &[&str]) -> (i32, Value, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
+    let mut command = program();
     let jwks = app.config.auth.jwks_file.clone();
     command
         .arg("restored")
@@ -433,8 +433,7 @@ async fn command(app: &App, arguments: &[&str]) -> (i32, Value, String) {
         .env("COUNTERSIGN__RAIL__API_KEY", RAIL_API_KEY)
         .env("COUNTERSIGN__RAIL__TOTAL_TIMEOUT_MS", "900")
         .env("COUNTERSIGN__RAIL__READ_LAG_MS", "1")
-        .env("COUNTERSIGN__WORKER__LEASE_MS", "1000")
-        .kill_on_drop(true);
+        .env("COUNTERSIGN__WORKER__LEASE_MS", "1000");
     let done = tokio::time::timeout(Duration::from_mins(1), command.output()).await.unwrap().unwrap();
     let text = String::from_utf8(done.stdout).unwrap();
     (

@@ -1,10 +1,9 @@
 //! What a container needs of the program, and the files in `deploy` against what they must fit.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use countersign::ambient::{Entropy as _, SystemEntropy};
 use countersign::cli::Card;
 use countersign::config::DEFAULTS;
 use serde_json::Value;
@@ -12,27 +11,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Child;
 
 use crate::harness::desk::program;
-
-/// A folder of a test, gone when the test is.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("countersign-ship-{:016x}", SystemEntropy.u64()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
-}
+use crate::harness::folder::Folder;
 
 async fn run(arguments: &[&str]) -> Output {
     tokio::time::timeout(Duration::from_mins(1), program().args(arguments).output()).await.unwrap().unwrap()
@@ -41,7 +20,7 @@ async fn run(arguments: &[&str]) -> Output {
 /// A dev instance in `folder`, killed when dropped.
 async fn dev(folder: &Folder) -> (Child, Card) {
     let mut child = program()
-        .args(["dev", "--json", "--port", "0", "--data-dir", &folder.path("dev")])
+        .args(["dev", "--json", "--port", "0", "--data-dir", &folder.place("dev")])
         .env("COUNTERSIGN__TELEMETRY__LOG", "off")
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -59,9 +38,9 @@ fn read(path: &str) -> toml::Table {
 
 #[tokio::test]
 async fn the_demo_plays_on_an_instance_that_runs_and_health_tells_by_its_exit_code() {
-    let folder = Folder::new();
+    let folder = Folder::new("ship");
     let (mut child, card) = dev(&folder).await;
-    let keys = folder.path("dev/keys");
+    let keys = folder.place("dev/keys");
     let told = run(&["demo", "--json", "--url", &card.mcp_url, "--keys", &keys, "--rail", &card.peers.rail]).await;
     let story: Value = serde_json::from_slice(&told.stdout).unwrap();
     assert!(told.status.success() && story["held"] == true, "{story:#}");
@@ -79,8 +58,8 @@ async fn the_demo_plays_on_an_instance_that_runs_and_health_tells_by_its_exit_co
 
 #[tokio::test]
 async fn an_issuers_key_is_made_once_and_its_jwks_again() {
-    let folder = Folder::new();
-    let (pem, jwks) = (folder.path("issuer.pem"), folder.path("issuer.jwks.json"));
+    let folder = Folder::new("ship");
+    let (pem, jwks) = (folder.place("issuer.pem"), folder.place("issuer.jwks.json"));
     let made = async || {
         assert!(run(&["keys", "issuer", &pem]).await.status.success());
         (std::fs::read_to_string(&pem).unwrap(), std::fs::read_to_string(&jwks).unwrap())

@@ -21,8 +21,7 @@ use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::app::{CALLBACK_SECRET, SIGNER_API_KEY};
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_countersign");
+use crate::harness::desk::program;
 
 /// How a service is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,10 +97,10 @@ impl Service {
     }
 
     fn command(&self, more: &[&str]) -> Command {
-        let mut command = Command::new(PROGRAM);
+        let mut command = program();
         command.args(["check", "signer", &self.url, "--json", "--signer", "ann", "--api-key-file"]);
         command.arg(self.folder.join("key")).args(more);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
@@ -293,7 +292,7 @@ async fn a_decision_is_awaited_and_its_callback_checked() {
 async fn a_command_line_that_cannot_be_used_is_told_so_and_check_by_itself_goes_on_as_before() {
     let service = Service::start(Wrong::Nothing).await;
     let code = async |arguments: &[&str]| {
-        let output = Command::new(PROGRAM).args(arguments).kill_on_drop(true).output().await.unwrap();
+        let output = program().args(arguments).output().await.unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     let key = service.folder.join("key").display().to_string();

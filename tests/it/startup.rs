@@ -1,6 +1,6 @@
 //! Starting, failing to start, and being killed: the program as an operator meets it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,35 +13,13 @@ use tokio::process::Child;
 
 use crate::harness::app::CALLBACK_SECRET;
 use crate::harness::desk::{program, signal};
-
-/// A folder of a test, gone when the test is.
-pub(crate) struct Folder(pub(crate) PathBuf);
-
-impl Folder {
-    pub(crate) fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("countersign-start-{:016x}", SystemEntropy.u64()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn write(&self, name: &str, text: &str) -> String {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).unwrap();
-        path.display().to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
-}
+use crate::harness::folder::Folder;
 
 /// A whole good configuration in a file, its secrets in files of their own; each test changes one thing.
 pub(crate) fn good(folder: &Folder) -> String {
     let policy = folder.write("policy.toml", crate::harness::app::POLICY);
     let jwks = folder.write("jwks.json", &countersign::http::auth::Mint::from_seed(&[7; 32]).jwks());
-    let database = folder.0.join("gateway.db").display().to_string();
+    let database = folder.place("gateway.db");
     let signer_key = folder.write("signer-api-key", "signer-api-key-for-tests");
     let secret = folder.write("callback-secret", CALLBACK_SECRET);
     let rail_key = folder.write("rail-api-key", "rail-api-key-for-tests");
@@ -99,7 +77,7 @@ pub(crate) fn refuses(what: &str, output: &Output, code: i32, named: &str) {
 
 #[tokio::test]
 async fn b23_a_setting_that_cannot_be_used_is_named_in_one_line() {
-    let folder = Folder::new();
+    let folder = Folder::new("start");
     let good = good(&folder);
     let with = |from: &str, to: &str| {
         assert!(good.contains(from), "{from}");
@@ -108,16 +86,16 @@ async fn b23_a_setting_that_cannot_be_used_is_named_in_one_line() {
     // The same with another secret in the file that holds it.
     let holding = |name: &str, text: &str| {
         let other = folder.write(&format!("s{:08x}", SystemEntropy.u64() & 0xffff_ffff), text);
-        with(&folder.0.join(name).display().to_string(), &other)
+        with(&folder.place(name), &other)
     };
-    let signer_key = format!("api_key_file = \"{}\"", folder.0.join("signer-api-key").display());
-    let secret = format!("callback_secret_file = \"{}\"", folder.0.join("callback-secret").display());
-    let rail_key = format!("api_key_file = \"{}\"", folder.0.join("rail-api-key").display());
+    let signer_key = format!("api_key_file = \"{}\"", folder.join("signer-api-key").display());
+    let secret = format!("callback_secret_file = \"{}\"", folder.join("callback-secret").display());
+    let rail_key = format!("api_key_file = \"{}\"", folder.join("rail-api-key").display());
     let bad_policy = folder.write("bad.toml", &crate::harness::app::POLICY.replace("required = 1", "required = 9"));
     let signing_agent = folder
         .write("signing.toml", &crate::harness::app::POLICY.replace("agent = [", "agent = [\"confirm_signing\", "));
-    let policy = folder.0.join("policy.toml").display().to_string();
-    let jwks = folder.0.join("jwks.json").display().to_string();
+    let policy = folder.place("policy.toml");
+    let jwks = folder.place("jwks.json");
     let rows: Vec<(&str, String, &str)> = vec![
         ("no file", "/nowhere/countersign.toml".to_owned(), "--config"),
         ("not TOML", folder.write("not.toml", "[server\n"), "not.toml"),
@@ -197,9 +175,9 @@ async fn b23_a_setting_that_cannot_be_used_is_named_in_one_line() {
 #[tokio::test]
 async fn b23_a_secret_in_the_file_is_refused_and_not_shown() {
     const API_KEY: &str = "SECRET-API-KEY-IN-A-FILE";
-    let folder = Folder::new();
+    let folder = Folder::new("start");
     let good = good(&folder);
-    let database = format!("url = \"sqlite://{}\"", folder.0.join("gateway.db").display());
+    let database = format!("url = \"sqlite://{}\"", folder.join("gateway.db").display());
     let secret = format!("callback_secret = \"{CALLBACK_SECRET}\"");
     let hooks = format!("[webhooks]\nsecrets = [\"{CALLBACK_SECRET}\"]\n[signer]");
     for (from, to, setting) in [
@@ -233,7 +211,7 @@ async fn b23_a_secret_in_the_file_is_refused_and_not_shown() {
 #[tokio::test]
 async fn webhooks_that_cannot_be_used_are_named_in_one_line() {
     const HOOKS: &str = "https://93.184.215.14/a,https://93.184.215.14/b";
-    let folder = Folder::new();
+    let folder = Folder::new("start");
     let config = folder.write("good.toml", &good(&folder));
     let rotation = format!("{CALLBACK_SECRET},whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDC2FVsBQIhrsc");
     let three = format!("{CALLBACK_SECRET},{rotation}");
@@ -281,7 +259,7 @@ async fn webhooks_that_cannot_be_used_are_named_in_one_line() {
 
 #[tokio::test]
 async fn a_port_that_is_taken_is_named() {
-    let folder = Folder::new();
+    let folder = Folder::new("start");
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let config = folder.write("taken.toml", &good(&folder).replace("127.0.0.1:0", &address));
@@ -292,7 +270,7 @@ async fn a_port_that_is_taken_is_named() {
 
 #[tokio::test]
 async fn a_database_that_cannot_be_opened_is_a_failure_of_its_own() {
-    let folder = Folder::new();
+    let folder = Folder::new("start");
     let config = folder.write("good.toml", &good(&folder));
     for url in ["sqlite:///nowhere/at/all/gateway.db", "postgres://nobody:PASSWORD-IN-A-URL@127.0.0.1:1/nothing"] {
         let output =
@@ -334,7 +312,7 @@ async fn is_up(url: &str) -> bool {
 
 #[tokio::test]
 async fn the_environment_goes_before_the_file_and_an_empty_variable_counts_as_unset() {
-    let folder = Folder::new();
+    let folder = Folder::new("start");
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);
@@ -364,7 +342,7 @@ async fn the_environment_goes_before_the_file_and_an_empty_variable_counts_as_un
 
 #[tokio::test]
 async fn b23_an_unknown_key_is_answered_with_where_it_is_and_what_was_meant() {
-    let folder = Folder::new();
+    let folder = Folder::new("start");
     let good = good(&folder);
     for (from, to, meant) in [
         ("[rail]", "[notify]\natempts = 3\n[rail]", "unknown key notify.atempts; did you mean notify.attempts?"),
@@ -387,13 +365,13 @@ async fn b23_an_unknown_key_is_answered_with_where_it_is_and_what_was_meant() {
 
 #[tokio::test]
 async fn b23_a_secret_file_that_holds_no_secret_is_named() {
-    let folder = Folder::new();
+    let folder = Folder::new("start");
     let good = good(&folder);
-    let secret = folder.0.join("callback-secret").display().to_string();
-    let no_text = folder.0.join("bytes");
+    let secret = folder.place("callback-secret");
+    let no_text = folder.join("bytes");
     std::fs::write(&no_text, [0xff, 0xfe]).unwrap();
     let rows = [
-        ("a folder", folder.0.display().to_string()),
+        ("a folder", folder.display().to_string()),
         ("bytes that are no text", no_text.display().to_string()),
         ("an empty file", folder.write("empty", "")),
         ("a line end only", folder.write("line", "\n")),
@@ -420,7 +398,7 @@ async fn b23_a_secret_file_that_holds_no_secret_is_named() {
 
 #[tokio::test]
 async fn b23_where_it_starts_nothing_is_open_and_a_files_line_end_is_no_part_of_the_secret() {
-    let folder = Folder::new();
+    let folder = Folder::new("start");
     let text = good(&folder).replace("[auth]", "[auth]\naudience = \"\"");
     folder.write("callback-secret", &format!("{CALLBACK_SECRET}\r\n"));
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -512,12 +490,12 @@ async fn pay(card: &Card, key: &SigningKey, order: &str) -> Option<()> {
 
 #[tokio::test]
 async fn b21_killed_at_any_moment_the_payment_is_made_exactly_once() {
-    let folder = Folder::new();
+    let folder = Folder::new("start");
     for round in 0..5 {
         let order = format!("order-{round}");
         let after = Duration::from_millis(SystemEntropy.u64() % 260);
         eprintln!("round {round}: killed after {after:?}");
-        let (mut running, card) = dev(&folder.0).await;
+        let (mut running, card) = dev(&folder).await;
         let pem = std::fs::read_to_string(&card.signers[0].key_file).unwrap();
         let key = SigningKey::from_pem(&pem).unwrap();
         let killed = async {
@@ -527,7 +505,7 @@ async fn b21_killed_at_any_moment_the_payment_is_made_exactly_once() {
         tokio::join!(pay(&card, &key, &order), killed);
 
         // Started again on the same data; whatever was not answered is asked for again.
-        let (_running, card) = dev(&folder.0).await;
+        let (_running, card) = dev(&folder).await;
         pay(&card, &key, &order).await;
         let agent = McpClient::connect(&card.mcp_url, &card.tokens.agent).await.unwrap();
         let deadline = Instant::now() + Duration::from_secs(15);
@@ -548,10 +526,10 @@ async fn b21_killed_at_any_moment_the_payment_is_made_exactly_once() {
 
 #[tokio::test]
 async fn a_folder_belongs_to_one_dev_instance() {
-    let folder = Folder::new();
-    let (running, _card) = dev(&folder.0).await;
+    let folder = Folder::new("start");
+    let (running, _card) = dev(&folder).await;
     let mut second = program();
-    second.args(["dev", "--json", "--port", "0", "--data-dir"]).arg(&folder.0);
+    second.args(["dev", "--json", "--port", "0", "--data-dir"]).arg(&*folder);
     second.env("COUNTERSIGN__TELEMETRY__LOG", "off");
     let output = tokio::time::timeout(Duration::from_secs(10), second.output()).await.unwrap().unwrap();
     refuses("a second dev", &output, 2, "another dev instance uses this folder");

@@ -10,14 +10,15 @@ use countersign::http::auth::Mint;
 use serde_json::Value;
 
 use crate::harness::app::{App, CALLBACK_SECRET, Wishes, each_with};
+use crate::harness::folder::Folder;
 use crate::harness::peer::{Peer, Weather};
 use crate::harness::sink::Sink;
-use crate::startup::{Folder, good, refuses, run};
+use crate::startup::{good, refuses, run};
 
 /// Each over a good file; what `check` lets pass, `serve` does not refuse, and the other way round.
 #[tokio::test]
 async fn b23_a_value_that_cannot_be_meant_is_refused_by_serve_and_check_alike() {
-    let folder = Folder::new();
+    let folder = Folder::new("check");
     let config = folder.write("good.toml", &good(&folder));
     for (setting, value) in [
         ("server.body_limit_bytes", "0"),
@@ -76,7 +77,7 @@ async fn b23_a_value_that_cannot_be_meant_is_refused_by_serve_and_check_alike() 
 
 #[tokio::test]
 async fn b23_what_check_prints_masks_every_secret() {
-    let folder = Folder::new();
+    let folder = Folder::new("check");
     let config = folder.write("good.toml", &good(&folder));
     let environment = [
         ("COUNTERSIGN__DATABASE__URL", "postgres://desk:PASSWORD-IN-A-URL@127.0.0.1:1/nothing"),
@@ -119,7 +120,7 @@ async fn elsewhere(status: StatusCode) -> Peer {
 #[tokio::test]
 async fn check_gives_each_dependency_its_verdict() {
     each_with(Wishes::default(), async |app: &mut App| {
-        let folder = Folder::new();
+        let folder = Folder::new("check");
         let (sink, keys, collector) =
             (Sink::new().await, elsewhere(StatusCode::OK).await, elsewhere(StatusCode::OK).await);
         let closed = elsewhere(StatusCode::UNAUTHORIZED).await;
@@ -170,7 +171,7 @@ async fn check_gives_each_dependency_its_verdict() {
         };
         expect("all up", check(&[]).await, &[]);
 
-        let nowhere = format!("sqlite://{}", folder.0.join("none.db").display());
+        let nowhere = format!("sqlite://{}", folder.join("none.db").display());
         let no_database = [("database", "failed"), ("migrations", "skipped")];
         expect("no database file", check(&[("DATABASE__URL", &nowhere)]).await, &no_database);
         let refused = "postgres://desk:PASSWORD@127.0.0.1:1/desk";

@@ -1,51 +1,32 @@
 //! What people and programs are told when they ask in a wrong way: what is wrong, and what to do instead.
 
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::Output;
 use std::time::Duration;
 
 use axum::Router;
 use axum::http::StatusCode;
-use countersign::ambient::{Entropy as _, SystemEntropy};
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::process::Command;
 
 use crate::harness::app::{App, each};
+use crate::harness::desk::program;
+use crate::harness::folder::Folder;
 
 async fn run(folder: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> (i32, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("COUNTERSIGN")) {
-        command.env_remove(name);
-    }
-    command.args(arguments).envs(environment.iter().copied()).current_dir(folder).stdin(Stdio::null());
-    let ended = tokio::time::timeout(Duration::from_secs(40), command.kill_on_drop(true).output());
+    let mut command = program();
+    command.args(arguments).envs(environment.iter().copied()).current_dir(folder);
+    let ended = tokio::time::timeout(Duration::from_secs(40), command.output());
     let Output { status, stdout, stderr } = ended.await.unwrap().unwrap();
     let told = format!("{}{}", String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
     (status.code().unwrap(), told)
 }
 
-struct Folder(std::path::PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("countersign-words-{:016x}", SystemEntropy.u64()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
-}
-
 #[tokio::test]
 async fn commands_on_keys_say_which_file_and_which_half() {
-    let folder = Folder::new();
+    let folder = Folder::new("words");
     let told = async |arguments: &[&str], code: i32, words: &str| {
-        let (ended, told) = run(&folder.0, &[], arguments).await;
+        let (ended, told) = run(&folder, &[], arguments).await;
         assert!(ended == code && told.contains(words), "{arguments:?}: {ended} {told}");
         told
     };
@@ -56,8 +37,8 @@ async fn commands_on_keys_say_which_file_and_which_half() {
     told(&["keys", "enrol", "finance-1", "a.pem", "--by", "x"], 2, "a.pem: is a private key").await;
     let wrong_half = ["sign", "o", "--url", "http://127.0.0.1:9/mcp", "--token", "t", "--key", "a.pub.pem", "--yes"];
     told(&wrong_half, 2, "a.pub.pem: is a public key").await;
-    std::fs::create_dir(folder.0.join("config")).unwrap();
-    std::fs::write(folder.0.join("config/policy.toml"), crate::harness::app::POLICY).unwrap();
+    std::fs::create_dir(folder.join("config")).unwrap();
+    std::fs::write(folder.join("config/policy.toml"), crate::harness::app::POLICY).unwrap();
     let named = told(&["keys", "enrol", "finance-1", "a.pub.pem", "--by", "x"], 0, "finance-1 enrolled").await;
     assert!(!named.contains("no group"), "{named}");
     told(&["keys", "revoke", "finance-1", &key_id, "--by", "x"], 0, "lost").await;
@@ -69,17 +50,17 @@ async fn commands_on_keys_say_which_file_and_which_half() {
 
 #[tokio::test]
 async fn a_variable_with_one_underscore_too_few_is_spelt_out() {
-    let folder = Folder::new();
-    let (code, told) = run(&folder.0, &[("COUNTERSIGN_WORKER__TICK_MS", "5")], &["serve"]).await;
+    let folder = Folder::new("words");
+    let (code, told) = run(&folder, &[("COUNTERSIGN_WORKER__TICK_MS", "5")], &["serve"]).await;
     assert!(code == 2 && told.contains("COUNTERSIGN__WORKER__TICK_MS"), "{told}");
-    let (code, told) = run(&folder.0, &[("COUNTERSIGN__DATABASE__URL", "mysql://x")], &["migrate"]).await;
+    let (code, told) = run(&folder, &[("COUNTERSIGN__DATABASE__URL", "mysql://x")], &["migrate"]).await;
     assert!(code == 2 && told.contains("database.url"), "{code} {told}");
 }
 
 #[tokio::test]
 async fn signing_tells_a_dead_address_a_wrong_path_and_a_refused_token_apart() {
-    let folder = Folder::new();
-    assert_eq!(run(&folder.0, &[], &["keys", "new", "a.pem"]).await.0, 0);
+    let folder = Folder::new("words");
+    assert_eq!(run(&folder, &[], &["keys", "new", "a.pem"]).await.0, 0);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let here = format!("http://{}", listener.local_addr().unwrap());
     let router = Router::new().route("/mcp", axum::routing::post(async || StatusCode::UNAUTHORIZED));
@@ -90,7 +71,7 @@ async fn signing_tells_a_dead_address_a_wrong_path_and_a_refused_token_apart() {
         (format!("{here}/mcp"), "refuses the token"),
     ] {
         let arguments = ["sign", "o", "--url", &url, "--token", "t", "--key", "a.pem", "--yes"];
-        let (code, told) = run(&folder.0, &[], &arguments).await;
+        let (code, told) = run(&folder, &[], &arguments).await;
         assert!(code == 1 && told.contains(words), "{url}: {code} {told}");
     }
     serving.abort();
@@ -98,10 +79,10 @@ async fn signing_tells_a_dead_address_a_wrong_path_and_a_refused_token_apart() {
 
 #[tokio::test]
 async fn a_signer_service_that_is_not_there_is_not_checked() {
-    let folder = Folder::new();
-    std::fs::write(folder.0.join("key"), "signer-api-key-for-tests").unwrap();
+    let folder = Folder::new("words");
+    std::fs::write(folder.join("key"), "signer-api-key-for-tests").unwrap();
     let arguments = ["check", "signer", "http://127.0.0.1:9", "--api-key-file", "key"];
-    let (code, told) = run(&folder.0, &[], &arguments).await;
+    let (code, told) = run(&folder, &[], &arguments).await;
     assert!(code == 1 && told.contains("can't be reached") && told.lines().count() == 1, "{code} {told}");
 }
 

@@ -234,7 +234,7 @@ async fn every_tenant_has_a_chain_and_checkpoints_of_its_own() {
              FROM audit_entries WHERE tenant = 'default'";
         app.db.raw().await.execute(sql).await.unwrap();
         assert_eq!(checkpoints.tick(Instant::now()).await, 0);
-        let mut names: Vec<String> = std::fs::read_dir(folder.path())
+        let mut names: Vec<String> = std::fs::read_dir(&*folder)
             .unwrap()
             .chain(std::fs::read_dir(folder.join("sink")).unwrap())
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

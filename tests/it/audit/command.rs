@@ -11,18 +11,14 @@ use tokio::process::{Child, Command};
 use super::story::each;
 use super::story::{Story, configured, signer};
 use crate::harness::app::App;
+use crate::harness::desk;
 use crate::harness::folder::Folder;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_countersign");
 const VERIFIER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/verify_audit.py");
 
-/// The program, without settings of this process's own environment.
 fn program(arguments: &[&str], environment: &[(&str, &str)]) -> Command {
-    let mut command = Command::new(PROGRAM);
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("COUNTERSIGN")) {
-        command.env_remove(name);
-    }
-    command.args(arguments).envs(environment.iter().copied()).stdin(Stdio::null()).kill_on_drop(true);
+    let mut command = desk::program();
+    command.args(arguments).envs(environment.iter().copied());
     command
 }
 

@@ -18,16 +18,19 @@ impl Folder {
         Self(path)
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
     pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.join(name)).unwrap()
     }
 
-    pub(crate) fn write(&self, name: &str, text: &str) {
+    /// Writes a file of it; its path.
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
         std::fs::write(self.join(name), text).unwrap();
+        self.place(name)
+    }
+
+    /// The path of a file in it, as an argument.
+    pub(crate) fn place(&self, name: &str) -> String {
+        self.join(name).display().to_string()
     }
 }
 
