@@ -15,12 +15,9 @@ use countersign::domain::{Choice, Memo, Principal, Reason, Role};
 use countersign::journal::{CreateRequest, Journal, Selector, Setup};
 use countersign::proof::{SigningKey, key_id_of, sign_detached};
 use futures::future::join_all;
-use sqlx::postgres::PgPoolOptions;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{Connection as _, PgPool, SqliteConnection};
-use tokio::sync::Mutex;
 
 use crate::harness::app::POLICY;
+use crate::harness::bare::Bare;
 use crate::harness::database::{TestDatabase, TestEngine, engines};
 use crate::harness::idle::{InstantRail, NoSigner, NoWebhooks};
 use crate::harness::people::enrolment;
@@ -79,38 +76,15 @@ async fn measured(units: usize, clients: usize, work: impl AsyncFn(usize)) -> f6
 async fn bare(engine: TestEngine, units: usize, clients: usize) -> f64 {
     let db = TestDatabase::new(engine).await;
     db.raw().await.execute("CREATE TABLE bare (id BIGINT PRIMARY KEY, state TEXT NOT NULL)").await.unwrap();
-    match engine {
-        TestEngine::Sqlite => {
-            let options: SqliteConnectOptions = db.url().parse().unwrap();
-            let options = options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
-            let conn = Mutex::new(SqliteConnection::connect_with(&options).await.unwrap());
-            measured(units, clients, async |unit| {
-                for sql in ["INSERT INTO bare VALUES ($1, 'intended')", "UPDATE bare SET state = 'done' WHERE id = $1"]
-                {
-                    let mut conn = conn.lock().await;
-                    let mut tx = conn.begin_with("BEGIN IMMEDIATE").await.unwrap();
-                    sqlx::query(sql).bind(i64::try_from(unit).unwrap()).execute(&mut *tx).await.unwrap();
-                    tx.commit().await.unwrap();
-                }
-            })
-            .await
+    let bare = Bare::open(&db, clients).await;
+    let rate = measured(units, clients, async |unit| {
+        for statement in ["INSERT INTO bare VALUES ($1, 'intended')", "UPDATE bare SET state = 'done' WHERE id = $1"] {
+            bare.commit(&[statement], i64::try_from(unit).unwrap()).await;
         }
-        TestEngine::Postgres => {
-            let size = u32::try_from(clients).unwrap();
-            let pool: PgPool = PgPoolOptions::new().max_connections(size).connect(db.url()).await.unwrap();
-            let rate = measured(units, clients, async |unit| {
-                for sql in ["INSERT INTO bare VALUES ($1, 'intended')", "UPDATE bare SET state = 'done' WHERE id = $1"]
-                {
-                    let mut tx = pool.begin().await.unwrap();
-                    sqlx::query(sql).bind(i64::try_from(unit).unwrap()).execute(&mut *tx).await.unwrap();
-                    tx.commit().await.unwrap();
-                }
-            })
-            .await;
-            pool.close().await;
-            rate
-        }
-    }
+    })
+    .await;
+    bare.close().await;
+    rate
 }
 
 struct Desk {

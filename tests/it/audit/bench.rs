@@ -14,10 +14,8 @@ use std::time::{Duration, Instant};
 
 use countersign::ambient::SystemClock;
 use countersign::store::{AuditNote, Store};
-use sqlx::postgres::PgPoolOptions;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{PgPool, SqlitePool};
 
+use crate::harness::bare::Bare;
 use crate::harness::database::{TestDatabase, TestEngine, engines};
 
 /// The most writers at once.
@@ -52,52 +50,21 @@ enum Load {
     Bare,
 }
 
-/// The engine without the store.
-#[derive(Debug, Clone)]
-enum Plain {
-    Lite(SqlitePool),
-    Pg(PgPool),
-}
+const BARE: [&str; 2] = [
+    "INSERT INTO bench_log VALUES ($1, 1, 'a text about as long as what an entry is made of')",
+    "UPDATE bench_rows SET n = 1 WHERE id = $1",
+];
 
-impl Plain {
-    async fn open(db: &TestDatabase) -> Self {
-        let tables = "CREATE TABLE bench_rows (id BIGINT PRIMARY KEY, n BIGINT NOT NULL); \
-             CREATE TABLE bench_log (id BIGINT NOT NULL, n BIGINT NOT NULL, text TEXT NOT NULL)";
-        let mut raw = db.raw().await;
-        raw.execute(tables).await.unwrap();
-        for id in 0..MOST {
-            raw.execute(&format!("INSERT INTO bench_rows VALUES ({id}, 0)")).await.unwrap();
-        }
-        match db.engine() {
-            TestEngine::Sqlite => {
-                let options: SqliteConnectOptions = db.url().parse().unwrap();
-                let options = options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
-                let options = options.busy_timeout(Duration::from_secs(20));
-                Self::Lite(SqlitePoolOptions::new().max_connections(1).connect_with(options).await.unwrap())
-            }
-            TestEngine::Postgres => Self::Pg(PgPoolOptions::new().max_connections(32).connect(db.url()).await.unwrap()),
-        }
+/// The engine without the store, and the tables that its commits are of.
+async fn bare(db: &TestDatabase) -> Bare {
+    let tables = "CREATE TABLE bench_rows (id BIGINT PRIMARY KEY, n BIGINT NOT NULL); \
+         CREATE TABLE bench_log (id BIGINT NOT NULL, n BIGINT NOT NULL, text TEXT NOT NULL)";
+    let mut raw = db.raw().await;
+    raw.execute(tables).await.unwrap();
+    for id in 0..MOST {
+        raw.execute(&format!("INSERT INTO bench_rows VALUES ({id}, 0)")).await.unwrap();
     }
-
-    async fn commit(&self, writer: i64, n: i64) {
-        const INSERT: &str =
-            "INSERT INTO bench_log VALUES ($1, $2, 'a text about as long as what an entry is made of')";
-        const UPDATE: &str = "UPDATE bench_rows SET n = $2 WHERE id = $1";
-        match self {
-            Self::Lite(pool) => {
-                let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
-                sqlx::query(INSERT).bind(writer).bind(n).execute(&mut *tx).await.unwrap();
-                sqlx::query(UPDATE).bind(writer).bind(n).execute(&mut *tx).await.unwrap();
-                tx.commit().await.unwrap();
-            }
-            Self::Pg(pool) => {
-                let mut tx = pool.begin().await.unwrap();
-                sqlx::query(INSERT).bind(writer).bind(n).execute(&mut *tx).await.unwrap();
-                sqlx::query(UPDATE).bind(writer).bind(n).execute(&mut *tx).await.unwrap();
-                tx.commit().await.unwrap();
-            }
-        }
-    }
+    Bare::open(db, MOST).await
 }
 
 async fn audited(store: &Store, tenant: usize) {
@@ -117,7 +84,7 @@ async fn audited(store: &Store, tenant: usize) {
 }
 
 /// Commits, and commits a second.
-async fn rate(store: &Store, plain: &Plain, load: Load, writers: usize, each: Duration) -> (u64, f64) {
+async fn rate(store: &Store, plain: &Bare, load: Load, writers: usize, each: Duration) -> (u64, f64) {
     let count = Arc::new(AtomicU64::new(0));
     let begun = Instant::now();
     let work = (0..writers).map(|writer| {
@@ -126,7 +93,7 @@ async fn rate(store: &Store, plain: &Plain, load: Load, writers: usize, each: Du
             while begun.elapsed() < each {
                 match load {
                     Load::Audited(tenants) => audited(&store, writer % tenants).await,
-                    Load::Bare => plain.commit(i64::try_from(writer).unwrap(), 1).await,
+                    Load::Bare => plain.commit(&BARE, i64::try_from(writer).unwrap()).await,
                 }
                 count.fetch_add(1, Ordering::Relaxed);
             }
@@ -176,7 +143,7 @@ async fn what_is_counted_as_audited_is_stored_however_fast() {
     for engine in engines() {
         let db = TestDatabase::new(engine).await;
         let store = Store::open(db.url(), 32, Duration::from_secs(20), Arc::new(SystemClock)).await.unwrap();
-        let plain = Plain::open(&db).await;
+        let plain = bare(&db).await;
         notes.push(format!("{engine}: {}", if to_disk { durable(&db, true).await } else { "as it comes".to_owned() }));
         let loads = [Load::Audited(1), Load::Audited(8), Load::Bare];
         let (mut audits, mut bares) = (0, 0);

@@ -1,6 +1,7 @@
 //! What the tests stand on.
 
 pub(crate) mod app;
+pub(crate) mod bare;
 pub(crate) mod database;
 pub(crate) mod desk;
 pub(crate) mod folder;
