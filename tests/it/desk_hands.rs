@@ -1,4 +1,4 @@
-//! Settling by hand: one person holds, two release or attest; what nobody moves meanwhile, races included.
+//! Settling by hand: one person holds, two let go or attest; what nobody moves meanwhile. Its races: `hold_races`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -261,89 +261,6 @@ async fn a_payment_that_may_be_on_its_way_is_not_held() {
         in_doubt(app, "order-2", "drop_reply").await;
         assert_eq!(hold(app, "order-2").await.code(), "OUTCOME_UNKNOWN_BLOCKS");
         app.faults(json!({"standing": {"lookup_down": false}})).await;
-    })
-    .await;
-}
-
-const ROUNDS: usize = 50;
-
-#[tokio::test]
-async fn a_hold_and_a_signature_at_the_same_moment_execute_nothing() {
-    each(async |app: &mut App| {
-        for round in 0..ROUNDS {
-            let order = format!("order-{round}");
-            let id = app.awaiting(&order).await;
-            let document = app.document("finance-1", &order, "approve", "").await;
-            let jws = app.jws("finance-1", &document);
-            let (held, signed) = tokio::join!(hold(app, &order), app.confirm("finance-1", &order, &jws));
-            assert_eq!(held.body["held"], true, "{}", held.body);
-            let end = app.payment(&order).await;
-            let (told, is) = (signed.status(), end.status.as_str());
-            assert!(
-                (told == "SIGNED" && is == "SIGNED") || (told == "(PAYMENT_ON_MANUAL_HOLD)" && is == "AWAITING_SIGNER"),
-                "{told} and {is}"
-            );
-            app.settle().await;
-            assert_eq!((app.requests(&id).await, app.payment(&order).await.held_at), (0, end.held_at));
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_hold_and_an_execution_at_the_same_moment_are_one_or_the_other() {
-    each(async |app: &mut App| {
-        let mut ends = [0, 0];
-        for round in 0..ROUNDS {
-            let order = format!("order-{round}");
-            let id = app.signed(&order).await;
-            let work = async {
-                tokio::time::sleep(Duration::from_millis(u64::try_from(round % 10).unwrap())).await;
-                hold(app, &order).await
-            };
-            let (held, ()) = tokio::join!(work, app.settle());
-            app.settle().await;
-            let (end, moved) = (app.payment(&order).await, app.executions(&id).await);
-            if held.is_error {
-                assert!(
-                    ["OUTCOME_UNKNOWN_BLOCKS", "PAYMENT_TERMINAL"].contains(&held.code().as_str()),
-                    "{}",
-                    held.body
-                );
-                assert_eq!((end.status.as_str(), moved), ("EXECUTED", 1));
-            } else {
-                assert_eq!((end.status.as_str(), end.held_at.is_some(), app.requests(&id).await), ("SIGNED", true, 0));
-            }
-            ends[usize::from(held.is_error)] += 1;
-        }
-        eprintln!("held and executed: {ends:?}");
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_hold_and_a_cancel_or_a_notification_at_the_same_moment_have_one_order() {
-    each(async |app: &mut App| {
-        for round in 0..ROUNDS {
-            let order = format!("order-{round}");
-            app.awaiting(&order).await;
-            let (held, cancelled) = tokio::join!(hold(app, &order), app.cancel(&order));
-            let told = (held.status(), cancelled.status());
-            let good = told == ("AWAITING_SIGNER".to_owned(), "(PAYMENT_ON_MANUAL_HOLD)".to_owned())
-                || told == ("(PAYMENT_TERMINAL)".to_owned(), "CANCELLED".to_owned());
-            assert!(good, "{told:?}");
-
-            let order = format!("told-{round}");
-            let id = app.create(&order).await.text("payment_id").to_owned();
-            let (held, notified) = tokio::join!(hold(app, &order), app.notify(&order));
-            assert!(!held.is_error, "{}", held.body);
-            let before = app.asked(&id).await.len();
-            if notified.is_error {
-                assert_eq!((notified.code().as_str(), before), ("PAYMENT_ON_MANUAL_HOLD", 0));
-            }
-            app.pass(Duration::from_mins(1)).await;
-            assert_eq!(app.asked(&id).await.len(), before, "nobody is told under a hold");
-        }
     })
     .await;
 }

@@ -13,7 +13,7 @@ use crate::harness::app::{App, Wishes, each_with, settle};
 use crate::harness::rpc::Answer;
 use crate::harness::scripted::{Execution, ScriptedRail};
 
-const ROUNDS: u64 = 36;
+const ROUNDS: u64 = 50;
 
 async fn hold(app: &App, token: &str, order: &str) -> Answer {
     app.call(token, "hold_payment", json!({"order_id": order, "reason": "paid by hand"})).await
@@ -248,11 +248,19 @@ async fn a_hold_against_notifying_the_signers_again() {
             let id = app.create(&order).await.text("payment_id").to_owned();
             app.signer_online(round % 2 == 0).await;
             let (operator, token) = (app.operator(), app.operator());
-            let resend = app.call(&token, "resend_notification", json!({"order_id": order}));
-            let (held, asked_again) = race(round, hold(app, &operator, &order), resend).await;
+            let by_agent = round % 3 == 2;
+            let asks = async {
+                if by_agent {
+                    app.notify(&order).await
+                } else {
+                    app.call(&token, "resend_notification", json!({"order_id": order})).await
+                }
+            };
+            let (held, asked_again) = race(round, hold(app, &operator, &order), asks).await;
             assert!(!held.is_error, "{}", held.body);
             assert!(!asked_again.is_error || asked_again.code() == "PAYMENT_ON_MANUAL_HOLD", "{}", asked_again.body);
             let asked = app.asked(&id).await;
+            assert!(!(asked_again.is_error && by_agent) || asked.is_empty(), "it was refused: {asked:?}");
             app.clock.advance(3_600 * 1_000_000);
             settle(&worker).await;
             app.settle().await;
