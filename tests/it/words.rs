@@ -44,6 +44,21 @@ async fn commands_on_keys_say_which_file_and_which_half() {
     told(&["keys", "revoke", "finance-1", &key_id, "--by", "x"], 0, "lost").await;
     told(&["keys", "enrol", "finance-1", "a.pub.pem", "--by", "x"], 1, "was revoked and never counts again").await;
     told(&["keys", "new", "b.pem"], 0, "key id ").await;
+    for (arguments, private, public) in [
+        (["keys", "new", "b.pem"], "b.pem", "b.pub.pem"),
+        (["keys", "checkpoint", "audit-key"], "audit-key", "audit-key.pub"),
+    ] {
+        // The power went out between the halves: the one that is there is kept, the other made from it again.
+        let before = run(&folder, &[], &arguments).await;
+        let half = std::fs::read_to_string(folder.join(public)).unwrap();
+        std::fs::remove_file(folder.join(public)).unwrap();
+        told(&arguments, 0, public).await;
+        assert_eq!(std::fs::read_to_string(folder.join(public)).unwrap(), half, "{before:?}");
+        told(&arguments, 1, "exists; a key is never overwritten").await;
+        std::fs::remove_file(folder.join(private)).unwrap();
+        told(&arguments, 1, "its private half may be kept elsewhere").await;
+        assert_eq!(std::fs::read_to_string(folder.join(public)).unwrap(), half);
+    }
     told(&["keys", "enrol", "nobody-9", "b.pub.pem", "--by", "x"], 0, "no group of the policy names nobody-9").await;
     told(&["webhooks", "redeliver"], 2, "--all-dead").await;
 }
