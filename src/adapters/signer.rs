@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 
 use super::breaker::BreakerPlan;
-use super::http::{Call, Endpoint, EndpointFault, Http, Kind, Raw, Reply, is_shut};
+use super::http::{Call, Endpoint, Http, Kind, Raw, Reply, is_shut};
 use super::verdict::{answer, cause_of, is_id, is_name, is_word, parse, trouble};
 use super::wire::{
     AskedNotify, AskedRegister, CloseBody, ClosedBody, ItemsBody, LinkBody, NotifiedBody, NotifyBody, RegisterBody,
     RegisteredBody, StatusBody,
 };
 use crate::ambient::{Clock, Entropy};
-use crate::config::{Config, ConfigFault, ms};
+use crate::config::{Config, ConfigFault, is_web, ms};
 use crate::domain::Timestamp;
 use crate::journal::ports::{
     Answer, Cause, KeptDecision, Notified, Outcome, PresencePort, Recorded, Registered, Registration, SignLink,
@@ -51,7 +51,7 @@ impl SignerClient {
         callback_url: String,
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
-    ) -> Result<Self, EndpointFault> {
+    ) -> Result<Self, ConfigFault> {
         Ok(Self { http: Http::new(endpoint, clock, Arc::clone(&entropy))?, callback_url, entropy })
     }
 
@@ -69,7 +69,7 @@ impl SignerClient {
             total: ms(signer.total_timeout_ms),
             breaker: BreakerPlan { failures: signer.breaker_failures, wait: ms(signer.breaker_wait_ms) },
         };
-        Self::new(&endpoint, config.callback_url(), clock, entropy).map_err(|err| ConfigFault(err.to_string()))
+        Self::new(&endpoint, config.callback_url(), clock, entropy)
     }
 
     /// Sends, and once more when that is safe and may help: see [`may_try_again`].
@@ -344,10 +344,7 @@ fn status(told: StatusBody, id: &str) -> Result<SignerStatus, Cause> {
 }
 
 fn link(told: LinkBody) -> Result<SignLink, Cause> {
-    let url = url::Url::parse(&told.url).map_err(|_| Cause::Garbage)?;
-    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(Cause::Garbage);
-    }
+    url::Url::parse(&told.url).ok().filter(is_web).ok_or(Cause::Garbage)?;
     let expires_at = Timestamp::parse_rfc3339(&told.expires_at).ok_or(Cause::Garbage)?;
     Ok(SignLink { url: told.url, expires_at })
 }

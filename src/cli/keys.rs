@@ -6,9 +6,9 @@ use clap::{Args, Subcommand};
 
 use super::home::write_private;
 use super::serve::ConfigFile;
-use super::{CommandFault, ambient, failed};
-use crate::app::{open_store, read_policy};
-use crate::config::Config;
+use super::{CommandFault, ambient, failed, read};
+use crate::app::{open_used, read_policy};
+use crate::config::{Config, whsec_of};
 use crate::http::auth::Mint;
 use crate::journal::KeyEnrolment;
 use crate::proof::{NoteSigner, PublicKey, SigningKey, b64url, key_id_of};
@@ -117,6 +117,19 @@ fn at(path: &Path) -> impl Fn(std::io::Error) -> CommandFault {
     move |err| failed(format_args!("{}: can't be written: {err}", path.display()))
 }
 
+/// Writes a new key and its public half: both, or neither, so that the command can simply be given again.
+fn write_pair(private: (&Path, &str), public: (&Path, &str)) -> Result<(), CommandFault> {
+    if private.0.exists() {
+        return Err(failed(format_args!("{}: exists; a key is never overwritten", private.0.display())));
+    }
+    write_private(private.0, private.1).map_err(at(private.0))?;
+    std::fs::write(public.0, public.1).map_err(|err| {
+        // Nobody has it yet.
+        let _ = std::fs::remove_file(private.0);
+        at(public.0)(err)
+    })
+}
+
 fn seed() -> [u8; 32] {
     let mut seed = [0; 32];
     ambient().entropy.fill(&mut seed);
@@ -139,12 +152,12 @@ impl Keys {
 impl Init {
     #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     fn run(self) -> Result<(), CommandFault> {
-        use base64::Engine as _;
         std::fs::create_dir_all(&self.dir).map_err(at(&self.dir))?;
-        let webhook = format!("whsec_{}", base64::engine::general_purpose::STANDARD.encode(seed()));
-        for (name, secret) in
-            [("signer-api-key", b64url(seed())), ("rail-api-key", b64url(seed())), ("callback-secret", webhook)]
-        {
+        for (name, secret) in [
+            ("signer-api-key", b64url(seed())),
+            ("rail-api-key", b64url(seed())),
+            ("callback-secret", whsec_of(&seed())),
+        ] {
             let path = self.dir.join(name);
             if path.exists() {
                 println!("kept   {}", path.display());
@@ -160,13 +173,9 @@ impl Init {
 impl New {
     #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     fn run(self) -> Result<(), CommandFault> {
-        if self.file.exists() {
-            return Err(failed(format_args!("{}: exists; a key is never overwritten", self.file.display())));
-        }
         let key = SigningKey::from_seed(&seed());
         let public = self.file.with_extension("pub.pem");
-        write_private(&self.file, &key.to_pem().map_err(failed)?).map_err(at(&self.file))?;
-        std::fs::write(&public, key.public().to_pem().map_err(failed)?).map_err(at(&public))?;
+        write_pair((&self.file, &key.to_pem().map_err(failed)?), (&public, &key.public().to_pem().map_err(failed)?))?;
         println!(
             "wrote  {} (keep it to yourself)\nwrote  {} (give it to an operator)\nkey id {}",
             self.file.display(),
@@ -180,14 +189,13 @@ impl New {
 impl CheckpointKey {
     #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     fn run(self) -> Result<(), CommandFault> {
-        if self.file.exists() {
-            return Err(failed(format_args!("{}: exists; a key is never overwritten", self.file.display())));
-        }
         let signer = NoteSigner::from_seed(&self.origin, &seed())
             .map_err(|_| CommandFault::Unusable("--origin: must be 1 to 64 of A-Z a-z 0-9 and .-:".to_owned()))?;
         let public = PathBuf::from(format!("{}.pub", self.file.display()));
-        write_private(&self.file, &format!("{}\n", signer.to_text())).map_err(failed)?;
-        std::fs::write(&public, format!("{}\n", signer.verifier().to_text())).map_err(failed)?;
+        write_pair(
+            (&self.file, &format!("{}\n", signer.to_text())),
+            (&public, &format!("{}\n", signer.verifier().to_text())),
+        )?;
         println!(
             "wrote  {} (for audit.checkpoint_key_file)\nwrote  {} (for whoever audits)\n{}",
             self.file.display(),
@@ -204,9 +212,9 @@ impl Issuer {
         let unusable = |err: &dyn std::fmt::Display| CommandFault::Unusable(format!("{}: {err}", self.file.display()));
         if !self.file.exists() {
             let pem = SigningKey::from_seed(&seed()).to_pem().map_err(failed)?;
-            write_private(&self.file, &pem).map_err(|err| unusable(&err))?;
+            write_private(&self.file, &pem).map_err(at(&self.file))?;
         }
-        let pem = std::fs::read_to_string(&self.file).map_err(|err| unusable(&err))?;
+        let pem = read(&self.file)?;
         let jwks = self.file.with_extension("jwks.json");
         std::fs::write(&jwks, Mint::from_pem(&pem).map_err(|err| unusable(&err))?.jwks()).map_err(at(&jwks))?;
         println!("{} verifies the tokens of {}", jwks.display(), self.file.display());
@@ -219,7 +227,7 @@ impl Enrol {
     async fn run(self) -> Result<(), CommandFault> {
         let unusable =
             |err: &dyn std::fmt::Display| CommandFault::Unusable(format!("{}: {err}", self.public_key.display()));
-        let pem = std::fs::read_to_string(&self.public_key).map_err(|err| unusable(&err))?;
+        let pem = read(&self.public_key)?;
         if pem.contains("PRIVATE KEY") {
             return Err(unusable(&"is a private key, which its owner keeps; enrol its public half (.pub.pem)"));
         }
@@ -227,11 +235,11 @@ impl Enrol {
         let key_id = self.key_id.clone().unwrap_or_else(|| key_id_of(&key));
         let enrolment = enrolment(&self.tenant, &self.signer, &key_id, &self.by)?;
         let config = Config::load(self.file.config.as_deref())?;
-        let store = open_store(&config, ambient().clock).await?;
+        let store = open_used(&config, ambient().clock).await?;
         let new = enrolment.pin(&store, &key).await.map_err(failed)?;
         println!("{} {} {key_id}", self.signer, if new { "enrolled" } else { "already has" });
         // The policy may be another machine's: then nothing is said.
-        if read_policy(&config).is_ok_and(|policy| !policy.names_signer(&self.signer)) {
+        if read_policy(&config).is_ok_and(|policy| !policy.signers().contains(self.signer.as_str())) {
             eprintln!("countersign: no group of the policy names {}: this key approves nothing", self.signer);
         }
         store.close().await;
@@ -242,7 +250,7 @@ impl Enrol {
 impl Revoke {
     #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     async fn run(self) -> Result<(), CommandFault> {
-        let store = open_store(&Config::load(self.file.config.as_deref())?, ambient().clock).await?;
+        let store = open_used(&Config::load(self.file.config.as_deref())?, ambient().clock).await?;
         enrolment(&self.tenant, &self.signer, &self.key_id, &self.by)?.revoke(&store).await.map_err(failed)?;
         println!("{} lost {}", self.signer, self.key_id);
         store.close().await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::home::{Card, ISSUER};
-use super::{CommandFault, ambient, failed};
+use super::{CommandFault, ambient, read};
 use crate::domain::Role;
 use crate::http::auth::{Grant, Mint};
 
@@ -70,9 +70,8 @@ impl Token {
             None => Card::read(&self.data_dir)?.mcp_url,
         };
         let file = self.key.unwrap_or_else(|| self.data_dir.join("keys").join("issuer.pem"));
-        let pem = std::fs::read_to_string(&file)
-            .map_err(|err| CommandFault::Unusable(format!("{}: can't be read: {}", file.display(), err.kind())))?;
-        let mint = Mint::from_pem(&pem).map_err(failed)?;
+        let mint = Mint::from_pem(&read(&file)?)
+            .map_err(|err| CommandFault::Unusable(format!("{}: {err}", file.display())))?;
         println!(
             "{}",
             mint.token(&Grant {
