@@ -13,15 +13,15 @@ use super::breaker::BreakerPlan;
 use super::http::{Call, Endpoint, Http, Kind, Raw, Reply, is_shut};
 use super::verdict::{answer, cause_of, is_id, is_name, is_word, parse, trouble};
 use super::wire::{
-    AskedNotify, AskedRegister, CloseBody, ClosedBody, ItemsBody, LinkBody, NotifiedBody, NotifyBody, RegisterBody,
-    RegisteredBody, StatusBody,
+    AskedNotify, AskedRegister, CloseBody, ClosedBody, ItemsBody, LinkBody, NotifiedBody, NotifyBody, ReceiptLine,
+    RegisterBody, RegisteredBody, StatusBody,
 };
 use crate::ambient::{Clock, Entropy};
 use crate::config::{Config, ConfigFault, is_web, ms};
 use crate::domain::Timestamp;
 use crate::journal::ports::{
-    Answer, Cause, KeptDecision, Notified, Outcome, PresencePort, Recorded, Registered, Registration, SignLink,
-    SignerPort, SignerStatus, Trouble,
+    Answer, Cause, KeptDecision, Notified, Outcome, PresencePort, Receipt, Recorded, Registered, Registration,
+    SignLink, SignerPort, SignerStatus, Trouble,
 };
 
 const PAYMENTS: &str = "/api/v1/payments";
@@ -30,6 +30,9 @@ const CANCEL: &str = "/api/v1/payments/{id}/cancel";
 const STATUS: &str = "/api/v1/payments/{id}/status";
 const SIGN_LINK: &str = "/api/v1/payments/{id}/sign-link";
 const PRESENCE: &str = "/api/v1/signers/{signer_id}/presence";
+
+/// How many receipts of one notification are kept.
+const MOST_RECEIPTS: usize = 16;
 
 /// The second try waits for up to this long, by full jitter.
 const LONGEST_PAUSE_MS: u64 = 250;
@@ -183,13 +186,14 @@ impl SignerPort for SignerClient {
                 if told.notification != asked.notification {
                     return Err(Cause::Mismatch);
                 }
-                match told.outcome.as_str() {
-                    "notified" => Ok(Notified::Reached),
+                let unreachable = match told.outcome.as_str() {
+                    "notified" => None,
                     // A reason that is no stable word is not passed on: it may hold anything.
-                    "unreachable" if is_word(&told.reason) => Ok(Notified::Unreachable { reason: told.reason }),
-                    "unreachable" => Ok(Notified::Unreachable { reason: "unreachable".to_owned() }),
-                    _ => Err(Cause::Garbage),
-                }
+                    "unreachable" if is_word(&told.reason) => Some(told.reason),
+                    "unreachable" => Some("unreachable".to_owned()),
+                    _ => return Err(Cause::Garbage),
+                };
+                Ok(Notified { unreachable, receipts: receipts(told.receipts) })
             })
             .await
         })
@@ -304,6 +308,22 @@ fn judge<T>(reply: &Reply, check: impl FnOnce(&Reply) -> Result<T, Cause>) -> Ou
         }
         _ => Outcome::Unknown(trouble(cause, reply)),
     }
+}
+
+/// Receipts in words that may be shown; what is none is left out.
+fn receipts(told: serde_json::Value) -> Vec<Receipt> {
+    let lines: Vec<serde_json::Value> = serde_json::from_value(told).unwrap_or_default();
+    let receipt = |line| {
+        let ReceiptLine { signer_id, channel, outcome } = serde_json::from_value(line).ok()?;
+        let channel = if is_word(&channel) { channel } else { String::new() };
+        let delivered = match outcome.as_str() {
+            "delivered" => true,
+            "unreachable" => false,
+            _ => return None,
+        };
+        Some(Receipt { signer: signer_id.parse().ok()?, channel, delivered })
+    };
+    lines.into_iter().filter_map(receipt).take(MOST_RECEIPTS).collect()
 }
 
 fn registered(told: RegisteredBody) -> Result<Registered, Cause> {
