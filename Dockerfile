@@ -1,4 +1,4 @@
-# Countersign in a small image: a fixed user without rights, nothing written outside /data, health by the program itself.
+# Countersign in a small image: a fixed user without rights, nothing written outside /data and /checkpoints, health by the program itself.
 #
 #   docker build -t countersign .                        builds from source
 #   docker build -t countersign --target prebuilt .      takes dist/countersign, a binary built for this base before
@@ -28,7 +28,7 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/* \
  && groupadd --gid 65532 countersign \
  && useradd --uid 65532 --gid 65532 --no-create-home --home-dir /data --shell /usr/sbin/nologin countersign \
- && install -d -o 65532 -g 65532 -m 0700 /data /secrets/gateway /secrets/signer /secrets/rail /secrets/people \
+ && install -d -o 65532 -g 65532 -m 0700 /data /checkpoints /secrets/gateway /secrets/signer /secrets/rail /secrets/people \
  && install -d -o 65532 -g 65532 -m 0755 /secrets/db
 LABEL org.opencontainers.image.title="countersign" \
       org.opencontainers.image.description="The payment desk for AI agents: an agent proposes, a person countersigns, the money moves once."

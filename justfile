@@ -33,7 +33,7 @@ plans-million:
 
 # What a status read and an idle tick cost as the table grows from 10³ to 10⁶ payments; takes minutes
 bench-reads rows="1000000":
-    COUNTERSIGN_BENCH_ROWS={{ rows }} cargo test --test it -- growth::reads --nocapture
+    COUNTERSIGN_BENCH_ROWS={{ rows }} cargo test --release --test it -- growth::reads --nocapture
 
 # Fuzz the ingress with arbitrary bodies; needs a nightly toolchain and cargo-fuzz
 fuzz seconds="60":

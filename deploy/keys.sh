@@ -10,6 +10,7 @@ cd /secrets
 countersign keys init gateway
 install -m 0600 gateway/signer-api-key gateway/callback-secret signer/
 install -m 0600 gateway/rail-api-key rail/
+[ -s gateway/checkpoint-key.pub ] || countersign keys checkpoint gateway/checkpoint-key
 
 # The volume is there, and so writable, only where PostgreSQL is.
 if [ -w db ]; then
@@ -29,6 +30,6 @@ countersign keys issuer people/issuer.pem
 install -m 0600 people/issuer.jwks.json gateway/jwks.json
 install -m 0600 gateway/rail-api-key people/
 for signer in finance-1 finance-2; do
-    [ -s "people/$signer.pem" ] || countersign keys new "people/$signer.pem"
+    [ -s "people/$signer.pub.pem" ] || countersign keys new "people/$signer.pem"
     install -m 0644 "people/$signer.pub.pem" signer/
 done

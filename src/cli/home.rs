@@ -275,11 +275,21 @@ pub(super) fn dev_key_id(key: &SigningKey) -> String {
 
 /// Writes a file that only its owner reads, whole or not at all.
 pub(super) fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    write_whole(path, text, 0o600)
+}
+
+/// Writes a file that anyone may read, whole or not at all.
+pub(super) fn write_public(path: &Path, text: &str) -> std::io::Result<()> {
+    write_whole(path, text, 0o644)
+}
+
+#[cfg_attr(not(unix), expect(unused_variables, reason = "a mode is a word of Unix"))]
+fn write_whole(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
     let draft = path.with_extension("tmp");
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
     let mut file = options.open(&draft)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use super::home::write_private;
+use super::home::{write_private, write_public};
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed, read};
 use crate::app::{open_used, read_policy};
@@ -117,19 +117,6 @@ fn at(path: &Path) -> impl Fn(std::io::Error) -> CommandFault {
     move |err| failed(format_args!("{}: can't be written: {err}", path.display()))
 }
 
-/// Writes a new key and its public half: both, or neither, so that the command can simply be given again.
-fn write_pair(private: (&Path, &str), public: (&Path, &str)) -> Result<(), CommandFault> {
-    if private.0.exists() {
-        return Err(failed(format_args!("{}: exists; a key is never overwritten", private.0.display())));
-    }
-    write_private(private.0, private.1).map_err(at(private.0))?;
-    std::fs::write(public.0, public.1).map_err(|err| {
-        // Nobody has it yet.
-        let _ = std::fs::remove_file(private.0);
-        at(public.0)(err)
-    })
-}
-
 fn seed() -> [u8; 32] {
     let mut seed = [0; 32];
     ambient().entropy.fill(&mut seed);
@@ -170,17 +157,58 @@ impl Init {
     }
 }
 
+/// A key in a file of its own, and its public half beside it.
+struct Pair<'a> {
+    private: &'a Path,
+    public: PathBuf,
+}
+
+impl Pair<'_> {
+    /// Writes both halves, and returns the public one; no key is ever overwritten.
+    ///
+    /// *Crash*: whoever finds the private half alone writes the public one from it.
+    fn write(
+        &self,
+        mint: impl FnOnce() -> Result<String, CommandFault>,
+        public_of: impl FnOnce(&str) -> Result<String, CommandFault>,
+    ) -> Result<String, CommandFault> {
+        let private = match (self.private.exists(), self.public.exists()) {
+            (true, true) => {
+                return Err(failed(format_args!("{}: exists; a key is never overwritten", self.private.display())));
+            }
+            (false, true) => {
+                return Err(failed(format_args!(
+                    "{}: exists, and its private half may be kept elsewhere; name another file",
+                    self.public.display()
+                )));
+            }
+            (true, false) => read(self.private)?,
+            (false, false) => {
+                let private = mint()?;
+                write_private(self.private, &private).map_err(at(self.private))?;
+                private
+            }
+        };
+        let public = public_of(&private)?;
+        write_public(&self.public, &public).map_err(at(&self.public))?;
+        Ok(public)
+    }
+}
+
 impl New {
     #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     fn run(self) -> Result<(), CommandFault> {
-        let key = SigningKey::from_seed(&seed());
-        let public = self.file.with_extension("pub.pem");
-        write_pair((&self.file, &key.to_pem().map_err(failed)?), (&public, &key.public().to_pem().map_err(failed)?))?;
+        let unusable = |err| failed(format_args!("{}: {err}", self.file.display()));
+        let pair = Pair { private: &self.file, public: self.file.with_extension("pub.pem") };
+        let public = pair.write(
+            || SigningKey::from_seed(&seed()).to_pem().map_err(failed),
+            |pem| SigningKey::from_pem(pem).and_then(|key| key.public().to_pem()).map_err(unusable),
+        )?;
+        let key_id = key_id_of(&PublicKey::from_pem(&public).map_err(failed)?);
         println!(
-            "wrote  {} (keep it to yourself)\nwrote  {} (give it to an operator)\nkey id {}",
+            "wrote  {} (keep it to yourself)\nwrote  {} (give it to an operator)\nkey id {key_id}",
             self.file.display(),
-            public.display(),
-            key_id_of(&key.public())
+            pair.public.display(),
         );
         Ok(())
     }
@@ -189,18 +217,25 @@ impl New {
 impl CheckpointKey {
     #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     fn run(self) -> Result<(), CommandFault> {
-        let signer = NoteSigner::from_seed(&self.origin, &seed())
-            .map_err(|_| CommandFault::Unusable("--origin: must be 1 to 64 of A-Z a-z 0-9 and .-:".to_owned()))?;
-        let public = PathBuf::from(format!("{}.pub", self.file.display()));
-        write_pair(
-            (&self.file, &format!("{}\n", signer.to_text())),
-            (&public, &format!("{}\n", signer.verifier().to_text())),
+        let pair = Pair { private: &self.file, public: PathBuf::from(format!("{}.pub", self.file.display())) };
+        let public = pair.write(
+            || {
+                let signer = NoteSigner::from_seed(&self.origin, &seed()).map_err(|_| {
+                    CommandFault::Unusable("--origin: must be 1 to 64 of A-Z a-z 0-9 and .-:".to_owned())
+                })?;
+                Ok(format!("{}\n", signer.to_text()))
+            },
+            |text| {
+                let signer = NoteSigner::parse(text.trim())
+                    .map_err(|err| failed(format_args!("{}: {err}", self.file.display())))?;
+                Ok(format!("{}\n", signer.verifier().to_text()))
+            },
         )?;
         println!(
             "wrote  {} (for audit.checkpoint_key_file)\nwrote  {} (for whoever audits)\n{}",
             self.file.display(),
-            public.display(),
-            signer.verifier().to_text()
+            pair.public.display(),
+            public.trim_end()
         );
         Ok(())
     }
@@ -216,7 +251,7 @@ impl Issuer {
         }
         let pem = read(&self.file)?;
         let jwks = self.file.with_extension("jwks.json");
-        std::fs::write(&jwks, Mint::from_pem(&pem).map_err(|err| unusable(&err))?.jwks()).map_err(at(&jwks))?;
+        write_public(&jwks, &Mint::from_pem(&pem).map_err(|err| unusable(&err))?.jwks()).map_err(at(&jwks))?;
         println!("{} verifies the tokens of {}", jwks.display(), self.file.display());
         Ok(())
     }
