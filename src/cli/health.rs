@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, value_parser};
 
 use super::{CommandFault, failed, web_address};
 
@@ -16,7 +16,7 @@ pub(super) struct Health {
     #[arg(default_value = "http://127.0.0.1:8080/readyz", env = "COUNTERSIGN_HEALTH_URL")]
     url: String,
     /// How long it may take, in seconds
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 4, value_parser = value_parser!(u64).range(1..=3_600))]
     timeout: u64,
 }
 

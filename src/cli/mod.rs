@@ -119,6 +119,9 @@ impl From<StartFault> for CommandFault {
     }
 }
 
+/// No link or token is good for longer.
+const A_YEAR_OF_MINUTES: u64 = 366 * 24 * 60;
+
 /// A failure with a line of its own.
 fn failed(why: impl std::fmt::Display) -> CommandFault {
     CommandFault::Failed(why.to_string())

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, value_parser};
 use serde::Deserialize;
 
-use super::{CommandFault, ambient, failed, read, secret};
+use super::{A_YEAR_OF_MINUTES, CommandFault, ambient, failed, read, secret};
 use crate::config::Config;
 use crate::http::serve::{Serving, bind, serve};
 use crate::lifecycle::stop_on_signals;
@@ -39,7 +39,7 @@ pub(super) struct Signer {
     #[arg(long, env = "COUNTERSIGN_SIGNER_CALLBACK_SECRET_FILE")]
     callback_secret_file: PathBuf,
     /// How long a sign link leads anywhere, in minutes
-    #[arg(long, default_value_t = 15)]
+    #[arg(long, default_value_t = 15, value_parser = value_parser!(u64).range(1..=A_YEAR_OF_MINUTES))]
     link_minutes: u64,
     /// Offer the presence switch (for trying things out)
     #[arg(long)]

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, value_parser};
 
 use super::home::{Card, ISSUER};
-use super::{CommandFault, ambient, read};
+use super::{A_YEAR_OF_MINUTES, CommandFault, ambient, read};
 use crate::domain::Role;
 use crate::http::auth::{Grant, Mint};
 
@@ -31,8 +31,8 @@ pub(super) struct Token {
     /// A scope to carry
     #[arg(long, default_value = "")]
     scope: String,
-    /// How long it is good for
-    #[arg(long, default_value_t = 60)]
+    /// How long it is good for, in minutes
+    #[arg(long, default_value_t = 60, value_parser = value_parser!(u64).range(1..=A_YEAR_OF_MINUTES))]
     minutes: u64,
     /// The audience; by default the running dev instance's MCP endpoint
     #[arg(long)]

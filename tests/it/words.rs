@@ -67,6 +67,19 @@ async fn commands_on_keys_say_which_file_and_which_half() {
 }
 
 #[tokio::test]
+async fn a_span_that_cannot_be_meant_is_refused_by_the_command_line() {
+    let folder = Folder::new("words");
+    let signer = ["signer", "--directory", "d", "--api-key-file", "k", "--callback-secret-file", "c", "--link-minutes"];
+    let token = ["token", "--role", "agent", "--subject", "a", "--minutes"];
+    for (command, longest) in [(&signer[..], "527040"), (&token[..], "527040"), (&["health", "--timeout"], "3600")] {
+        for span in ["0", "18446744073709551615"] {
+            let (code, told) = run(&folder, &[], &[command, &[span]].concat()).await;
+            assert!(code == 2 && told.contains(&format!("is not in 1..={longest}")), "{command:?}: {code} {told}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_speaks_of_what_is_there_makes_no_database() {
     let folder = Folder::new("words");
     let config = folder.write("good.toml", &crate::startup::good(&folder));
