@@ -20,7 +20,7 @@ use crate::proof::{NoteVerifier, shown};
 pub(super) enum Verify {
     /// Recompute the audit chains, compare them with their signed checkpoints and with what is stored
     #[command(
-        after_help = "Examples:\n  countersign verify audit --config countersign.toml --checkpoints /srv/audit --key checkpoint-key.pub\n  COUNTERSIGN__DATABASE__URL=sqlite://.countersign/gateway.db countersign verify audit \\\n    --checkpoints .countersign/checkpoints --key .countersign/keys/checkpoint-key.pub     a dev instance's\n\nFinds entries that were edited, deleted, inserted, reordered or cut off, a chain rewritten as a whole, spoilt\ncheckpoints, payments whose history is not complete, and executions without their approvals. Each is named.\nWithout checkpoints it can't see a chain that was rewritten or cut together with its head.\n\nExit 0: the audit is whole. 1: it could not be looked at. 2: the command line or the configuration can't be\nused. 3: it is broken."
+        after_help = "Examples:\n  countersign verify audit --config countersign.toml --checkpoints /srv/audit --key checkpoint-key.pub\n  COUNTERSIGN__DATABASE__URL=sqlite://.countersign/gateway.db countersign verify audit \\\n    --checkpoints .countersign/checkpoints --key .countersign/keys/checkpoint-key.pub     a dev instance's\n\nFinds entries that were edited, deleted, inserted, reordered or cut off, a chain rewritten as a whole, spoilt\ncheckpoints, payments whose history is not complete, and executions without their approvals. Each is named.\nWithout checkpoints it can't see a chain that was rewritten or cut together with its head."
     )]
     Audit(Audit),
 }

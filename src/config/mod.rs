@@ -4,6 +4,7 @@ mod audit;
 mod check;
 mod layers;
 mod secrets;
+mod urls;
 mod webhooks;
 
 use std::path::{Path, PathBuf};
@@ -13,8 +14,9 @@ use secrecy::SecretString;
 use serde::Deserialize;
 
 pub use audit::Audit;
-pub use secrets::whsecs;
-pub use webhooks::{Webhooks, whsec};
+pub use secrets::{api_key, whsecs};
+pub use urls::{UrlFault, base_url, is_web, web_url};
+pub use webhooks::{Webhooks, whsec, whsec_of};
 
 use secrets::resolve;
 
@@ -223,7 +225,7 @@ pub struct Telemetry {
 }
 
 impl Config {
-    /// Reads defaults, `file` and the environment, resolves secret files, and checks every value.
+    /// Reads defaults, `file` and the environment, and resolves secret files. [`Config::check`] judges the values.
     ///
     /// *Errors*: one line that names the setting, never its value.
     pub fn load(file: Option<&Path>) -> Result<Self, ConfigFault> {

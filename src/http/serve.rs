@@ -1,7 +1,6 @@
 //! Serving a router on a socket: bounded connections, bounded waiting, an orderly end.
 
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,12 +73,12 @@ pub async fn serve(listener: TcpListener, router: Router, serving: Serving, stop
         };
         let (Ok(seat), socket) = accepted else { break };
         match socket {
-            Ok((socket, peer)) => {
+            Ok((socket, _)) => {
                 let connection = Connection { router: router.clone(), serving, stop: stop.clone() };
                 let kill = kill.clone();
                 connections.spawn(async move {
                     tokio::select! {
-                        () = connection.run(socket, peer) => {}
+                        () = connection.run(socket) => {}
                         () = kill.cancelled() => {}
                     }
                     drop(seat);
@@ -108,14 +107,13 @@ struct Connection {
 }
 
 impl Connection {
-    async fn run(self, socket: TcpStream, peer: SocketAddr) {
+    async fn run(self, socket: TcpStream) {
         // Without it a small answer may wait for the peer's delayed acknowledgement.
         let _ = socket.set_nodelay(true);
         let traffic = Traffic::new(self.serving.patience);
         let service = {
             let (traffic, router) = (Arc::clone(&traffic), self.router);
-            hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
-                request.extensions_mut().insert(Peer(peer));
+            hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
                 Arc::clone(&traffic).serve(router.clone(), request)
             })
         };
@@ -161,12 +159,10 @@ impl Connection {
     }
 }
 
-/// The address a request came from, in its extensions.
-#[derive(Debug, Clone, Copy)]
-pub struct Peer(pub SocketAddr);
-
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use axum::routing::get;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 

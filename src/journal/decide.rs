@@ -62,6 +62,7 @@ impl Journal {
     ) -> Result<Verdict, Refusal> {
         let signer = signer_of(who)?;
         let payment = self.status(who, selector).await?;
+        tracing::Span::current().record("payment.id", payment.terms.payment_id.as_str());
         let decision =
             Decision { signer, choice, reason: reason.to_string(), jws, document: None, source: Source::Mcp };
         let done = self.decide(&payment.terms.tenant, &payment.terms.payment_id, decision).await;

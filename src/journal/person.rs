@@ -97,7 +97,7 @@ impl Journal {
     /// Calls a payment off, or asks for it when that can no longer be promised.
     ///
     /// *Errors*: `PAYMENT_TERMINAL` when it has ended otherwise; calling off twice is answered alike.
-    #[tracing::instrument(name = "journal.payment.cancel", skip_all)]
+    #[tracing::instrument(name = "journal.payment.cancel", skip_all, fields(payment.id))]
     pub async fn cancel(&self, who: &Principal, selector: &Selector) -> Result<Payment, Refusal> {
         for _ in 0..RACES {
             match self.try_cancel(who, selector).await {
@@ -111,6 +111,7 @@ impl Journal {
     async fn try_cancel(&self, who: &Principal, selector: &Selector) -> Result<Payment, Refusal> {
         let mut tx = self.store.begin().await?;
         let payment = Self::select(&mut tx, who, selector).await?;
+        tracing::Span::current().record("payment.id", payment.terms.payment_id.as_str());
         let actor = who.actor();
         let applied = self.change(&mut tx, &payment, Event::Cancel, Act::new(&actor, "payment.cancel")).await?;
         crash::at(Point::CancelBeforeCommit);

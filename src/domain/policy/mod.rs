@@ -93,13 +93,13 @@ impl Policy {
         self.rules.iter().filter(|rule| rule.concerns(facts)).filter_map(|rule| rule.sum).collect()
     }
 
-    /// Whether some rule, or the default one, asks this person.
-    pub fn names_signer(&self, signer: &str) -> bool {
+    /// Everyone whom some rule, or the default one, asks.
+    pub fn signers(&self) -> BTreeSet<&str> {
         let asked = self.rules.iter().filter_map(|rule| match &rule.outcome {
             Outcome::Require(approval) => Some(approval),
             Outcome::Deny => None,
         });
-        asked.chain([&self.default]).any(|approval| approval.signers().contains(signer))
+        asked.chain([&self.default]).flat_map(ApprovalPolicy::signers).collect()
     }
 
     /// Who must approve a payment of these facts.
