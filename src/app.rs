@@ -165,10 +165,8 @@ pub async fn journal(
     // A target that must not be reached is refused now.
     webhooks.look_up().await?;
     let switch: Arc<dyn PresencePort> = Arc::<SignerClient>::clone(&signer);
-    let rules = Rules {
-        finished_after: config.finished_after(policy.longest_window())?,
-        ..rules(config, rail.as_ref(), ambient)?
-    };
+    let rules =
+        Rules { finished_after: config.finished_after(policy.looks_back())?, ..rules(config, rail.as_ref(), ambient)? };
     Ok(Arc::new(Journal::new(Setup {
         store,
         signer: signer as Arc<dyn SignerPort>,

@@ -118,7 +118,7 @@ impl Audit {
 
 /// A report for a person.
 fn shown_report(report: &AuditReport) -> String {
-    let AuditReport { tenant, entries, payments, moved_out, .. } = report;
+    let AuditReport { tenant, entries, payments, .. } = report;
     let head = shown(&report.head);
     let mut lines = Vec::new();
     if report.is_whole() {
@@ -131,8 +131,7 @@ fn shown_report(report: &AuditReport) -> String {
             lines.push(format!("  and {} more", report.more));
         }
     }
-    let gone = if *moved_out > 0 { format!("; {moved_out} ended ones are no longer stored") } else { String::new() };
-    lines.push(format!("  payments: {payments} compared with it{gone}"));
+    lines.push(format!("  payments: {payments} compared with it"));
     if let Some(covered) = &report.covered {
         let signed = if covered.up_to > 0 {
             format!("up to entry {} as signed at {}", covered.up_to, covered.signed_at)

@@ -100,7 +100,8 @@ impl Journal {
                 },
             ));
         }
-        if let Some(parking) = self.store.read().await?.parking(payment.terms.payment_id.as_str()).await? {
+        let parking = self.store.read().await?.parking(payment.terms.payment_id.as_str()).await?;
+        if let Some(parking) = &parking {
             findings.push(finding(
                 "parked",
                 false,
@@ -112,7 +113,8 @@ impl Journal {
                 "see the worker's log lines about this payment; it goes on by itself once that is mended",
             ));
         }
-        if !payment.status.is_terminal() {
+        // What is parked is not due when its state says so.
+        if !payment.status.is_terminal() && parking.is_none() {
             let (_, now) = self.store.next_due().await?;
             findings.push(worker(&payment, now, self.rules.timing.lease));
         }

@@ -5,10 +5,10 @@ use super::decide::votes;
 use super::ports::{Cause, Notified, Outcome, Receipt, Registered, Registration};
 use super::reading::{challenge_of, is_open};
 use super::recorded::Started;
-use super::{Act, Journal, RACES, Selector, lost_race};
+use super::{Act, Journal, Selector, again, lost_race};
 use crate::crash::{self, Point};
 use crate::domain::{Asker, Code, Event, Payment, Principal, Reach, Refusal, SignerTrouble, Standing, evaluate};
-use crate::store::{EffectKind, EffectState, Lease, StoreFault};
+use crate::store::{EffectKind, EffectState, Lease};
 
 /// What a request to reach the signers came to.
 #[derive(Debug, Clone)]
@@ -26,13 +26,7 @@ impl Journal {
     ///
     /// *Errors*: `PAYMENT_ON_MANUAL_HOLD`, `PAYMENT_TERMINAL`.
     pub async fn notify(&self, who: &Principal, selector: &Selector, asker: Asker) -> Result<Reaching, Refusal> {
-        for _ in 0..RACES {
-            match Box::pin(self.try_notify(who, selector, asker)).await {
-                Err(refusal) if lost_race(&refusal) => {}
-                done => return done,
-            }
-        }
-        Err(StoreFault::Conflict.into())
+        again(|| Box::pin(self.try_notify(who, selector, asker))).await
     }
 
     async fn try_notify(&self, who: &Principal, selector: &Selector, asker: Asker) -> Result<Reaching, Refusal> {

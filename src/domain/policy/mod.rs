@@ -130,9 +130,10 @@ impl Policy {
         self.limits.iter().filter(|limit| limit.binds(facts.agent))
     }
 
-    /// How far back the longest window of a limit reaches.
-    pub fn longest_window(&self) -> Duration {
-        self.limits.iter().filter_map(|limit| limit.window).map(|window| window.span).max().unwrap_or_default()
+    /// How far back the longest span reaches over which a limit counts or a rule sums up.
+    pub fn looks_back(&self) -> Duration {
+        let windows = self.limits.iter().filter_map(|limit| limit.window).map(|window| window.span);
+        windows.chain(self.rules.iter().filter_map(|rule| rule.sum)).max().unwrap_or_default()
     }
 
     /// The payees that are known.
