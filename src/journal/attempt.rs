@@ -82,7 +82,11 @@ impl Journal {
             })
             .await?;
         crash::on(intent.kind.as_str(), Point::IntentBeforeCommit);
+        let at = tx.now();
         tx.commit().await?;
+        if intent.kind == EffectKind::RailExecute {
+            self.known.committed(&row, at);
+        }
         crash::on(intent.kind.as_str(), Point::IntentAfterCommit);
         for applied in &steps {
             self.announce(applied);

@@ -27,6 +27,7 @@ mod decide;
 mod execute;
 mod explain;
 mod inbox;
+mod known;
 mod manual;
 mod outbox;
 mod person;
@@ -42,7 +43,6 @@ pub mod verify;
 mod work;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
@@ -118,8 +118,8 @@ pub struct Journal {
     due: Notify,
     /// Turns when this process wrote an event; the delivery loops wait on it.
     news: watch::Sender<()>,
-    /// The word that this process's worker last left in the database, in microseconds; 0 before the first.
-    word: AtomicI64,
+    /// What this process knows of the database.
+    known: known::Known,
     /// What agents were told about payments by this process.
     context: context::Counts,
     /// Turns when this process is to stop: who waits for news then answers with what there is.
@@ -142,7 +142,7 @@ impl Journal {
             rules,
             due: Notify::new(),
             news: watch::Sender::new(()),
-            word: AtomicI64::new(0),
+            known: known::Known::default(),
             context: context::Counts::new(),
             stopping: CancellationToken::new(),
         }

@@ -2,14 +2,14 @@
 //!
 //! The mode is a row in the database, so every process on it is in it, and no update of a payment goes through
 //! meanwhile but for an outcome. A database is taken for a restored one when someone says so, when no worker
-//! has been at it for long, or when it says less than this process wrote into it itself.
+//! has been at it for long, or when it says less than this process knows of it (`known.rs`).
 //! *Crash*: each payment's comparison is one transaction; what was not compared yet is compared by whoever goes on.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::attempt::Intent;
 use super::execute::finding;
+use super::known::Then;
 use super::{Act, Journal, again};
 use crate::domain::{
     Attention, Code, EffectId, Event, Finding, Payment, Phase, Refusal, RestoreId, Stage, Status, Timestamp,
@@ -48,6 +48,17 @@ pub struct RestoreReport {
     pub tallies: Vec<Tally>,
     /// The payments of which the rail knew more.
     pub surprises: Vec<Surprise>,
+}
+
+/// How the database is.
+#[derive(Debug, Clone, Copy)]
+struct Here {
+    /// No restore is open.
+    free: bool,
+    /// A worker's last word, in Unix microseconds; 0 for none.
+    seen: i64,
+    /// It has forgotten what this process knows of it.
+    went_back: bool,
 }
 
 impl RestoreReport {
@@ -103,43 +114,51 @@ impl Journal {
     /// *Invariant*: called, and answered, before the first claim. *Errors*: `STORE_UNAVAILABLE`; then claim nothing.
     pub async fn appear(&self, first: bool) -> Result<(), Refusal> {
         let mut tx = self.store.begin().await?;
-        let (_, seen) = tx.may_work().await?;
-        let last = Timestamp::from_micros(seen);
-        let asleep = first && seen != 0 && self.rules.asleep.is_some_and(|longest| tx.now().since(last) > longest);
+        let then = self.known.then();
+        let here = self.look(&mut tx, &then).await?;
+        let last = Timestamp::from_micros(here.seen);
+        let asleep = first && here.seen != 0 && self.rules.asleep.is_some_and(|longest| tx.now().since(last) > longest);
         if asleep {
             self.open_restore(&mut tx, "no_worker_for_long").await?;
         }
-        self.went_back(&mut tx, seen).await?;
+        if here.went_back {
+            self.open_restore(&mut tx, "went_back").await?;
+        }
         let word = tx.leave_word().await?;
         tx.commit().await?;
-        self.word.store(word, Ordering::Relaxed);
+        if here.went_back {
+            self.known.forget(&then, word);
+        }
+        self.known.saw(word);
         Ok(())
     }
 
     /// `tx` again, if work may be claimed in it; `None` while a restore is open, or when one was found out, and
     /// stored, now.
     pub(super) async fn may_work(&self, mut tx: Tx) -> Result<Option<Tx>, Refusal> {
-        let (free, seen) = tx.may_work().await?;
-        let forgotten = self.went_back(&mut tx, seen).await?;
-        if free && forgotten.is_none() {
-            return Ok(Some(tx));
+        let then = self.known.then();
+        let here = self.look(&mut tx, &then).await?;
+        if !here.went_back {
+            self.known.saw(here.seen);
+            if here.free {
+                return Ok(Some(tx));
+            }
+            tx.commit().await?;
+            return Ok(None);
         }
+        self.open_restore(&mut tx, "went_back").await?;
         tx.commit().await?;
-        if let Some(word) = forgotten {
-            // Once is enough, and only now: from here on this database is the one that is worked at.
-            let _ = self.word.compare_exchange(word, seen, Ordering::Relaxed, Ordering::Relaxed);
-        }
+        // Once is enough, and only now that it is stored.
+        self.known.forget(&then, here.seen);
         Ok(None)
     }
 
-    /// A database that has forgotten this process's word is an older one; the word, if it has.
-    async fn went_back(&self, tx: &mut Tx, seen: i64) -> Result<Option<i64>, Refusal> {
-        let word = self.word.load(Ordering::Relaxed);
-        if seen >= word {
-            return Ok(None);
-        }
-        self.open_restore(tx, "went_back").await?;
-        Ok(Some(word))
+    /// Asks the database how it is, and whether it knows what was known `then`.
+    async fn look(&self, tx: &mut Tx, then: &Then) -> Result<Here, Refusal> {
+        let sent = then.sent.as_deref().map(|sent| (sent.key.as_str(), sent.attempts));
+        let (free, seen, kept) = tx.may_work(sent).await?;
+        let went_back = seen < then.word || (sent.is_some() && !kept);
+        Ok(Here { free, seen, went_back })
     }
 
     /// Compares the next payments after `after` with the rail; lifts the mode when there are none left.
@@ -148,8 +167,16 @@ impl Journal {
     pub async fn compare(&self, after: &str) -> Result<Comparing, Refusal> {
         let mut session = self.store.read().await?;
         let Some(restore) = session.open_restore().await? else { return Ok(Comparing::default()) };
-        let compare_at = Timestamp::from_micros(restore.compare_at);
+        let mut compare_at = Timestamp::from_micros(restore.compare_at);
         let (_, now) = self.store.next_due().await?;
+        let longest = now.plus(self.rules.timing.lease).plus(self.rules.timing.read_lag);
+        if compare_at > longest {
+            // Set by a clock that was ahead, and is not any more.
+            let mut tx = self.store.begin().await?;
+            tx.compare_sooner(&restore.restore_id, longest).await?;
+            tx.commit().await?;
+            compare_at = longest;
+        }
         let mut pass = Comparing { open: true, ..Comparing::default() };
         if now < compare_at {
             pass.waits_until = Some(compare_at);
@@ -270,7 +297,7 @@ impl Journal {
 
     /// How often a worker says that it is there.
     pub const fn word_every(&self) -> Duration {
-        Duration::from_secs(30)
+        Duration::from_secs(5)
     }
 }
 

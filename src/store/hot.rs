@@ -10,11 +10,11 @@ use super::engine::{
     Engine, POSTGRES_DUE, POSTGRES_EVENT_DUE, SQLITE_DUE, SQLITE_EVENT_DUE, claim_events_statement, claim_statement,
 };
 use super::payments::{ATTENTION, BY_ID, BY_ORDER, FOR_WORK, LIST_OF_AGENT, LIST_OF_TENANT, OPEN};
-use super::restores::PENDING;
+use super::restores::{MAY_WORK, PENDING};
 use super::usage::{IN_WINDOW, OPEN_NOW};
 
 /// Their names and texts.
-pub const fn hot_statements(engine: Engine) -> [(&'static str, &'static str); 19] {
+pub const fn hot_statements(engine: Engine) -> [(&'static str, &'static str); 20] {
     let (due, event_due) = match engine {
         Engine::Sqlite => (SQLITE_DUE, SQLITE_EVENT_DUE),
         Engine::Postgres => (POSTGRES_DUE, POSTGRES_EVENT_DUE),
@@ -39,5 +39,6 @@ pub const fn hot_statements(engine: Engine) -> [(&'static str, &'static str); 19
         ("claim of events", claim_events_statement(engine)),
         ("finished", finished_statement(engine)),
         ("to compare", PENDING),
+        ("may work", MAY_WORK),
     ]
 }

@@ -56,23 +56,28 @@ pub struct Surprise {
     pub outcome: String,
 }
 
-/// Whether a restore is open, and when a worker last was here: asked before each claim.
+/// Whether a restore is open, when a worker last was here, and whether an intent is known: asked before each claim.
 pub(super) const MAY_WORK: &str = "SELECT CAST((SELECT COUNT(*) FROM restores WHERE state = 'open') AS BIGINT), \
-     CAST(COALESCE((SELECT seen_at FROM worked WHERE worker = 'any'), 0) AS BIGINT)";
+     CAST(COALESCE((SELECT seen_at FROM worked WHERE worker = 'any'), 0) AS BIGINT), \
+     CAST((SELECT COUNT(*) FROM effects WHERE outbound_key = $1 AND attempts >= $2) \
+        + (SELECT COUNT(*) FROM archived_effects WHERE outbound_key = $1 AND attempts >= $2) AS BIGINT)";
 /// Those that the rail has not been asked about.
 pub(super) const PENDING: &str = "SELECT payment_id FROM comparisons \
      WHERE restore_id = $1 AND compared_at IS NULL AND payment_id > $2 ORDER BY payment_id LIMIT $3";
 
 impl Session {
-    /// Whether no restore is open, and when a worker was last here, in Unix microseconds; 0 for never.
-    pub async fn may_work(&mut self) -> Result<(bool, i64), StoreFault> {
-        let (open, seen): (i64, i64) = on!(self, conn => sqlx::query_as(MAY_WORK).fetch_one(conn).await)?;
-        Ok((open == 0, seen))
+    /// Whether no restore is open; when a worker was last here, in Unix microseconds, 0 for never; and whether the
+    /// intent under `key` is there, with so many attempts.
+    pub async fn may_work(&mut self, sent: Option<(&str, i64)>) -> Result<(bool, i64, bool), StoreFault> {
+        let (key, attempts) = sent.unwrap_or_default();
+        let (open, seen, kept): (i64, i64, i64) = on!(self, conn => sqlx::query_as(MAY_WORK)
+            .bind(key).bind(attempts).fetch_one(conn).await)?;
+        Ok((open == 0, seen, kept != 0))
     }
 
     /// Whether the database is one that is being compared.
     pub async fn restore_is_open(&mut self) -> Result<bool, StoreFault> {
-        Ok(!self.may_work().await?.0)
+        Ok(!self.may_work(None).await?.0)
     }
 
     /// The last restore, if there ever was one.
@@ -138,6 +143,13 @@ impl Tx {
               SELECT $1, payment_id, status, '', '', NULL FROM payments WHERE status <> 'EXECUTED'")
             .bind(restore).execute(conn).await.map(drop))?;
         Ok(true)
+    }
+
+    /// Lets a restore be compared from `at` on, if it was to be later.
+    pub async fn compare_sooner(&mut self, restore: &str, at: Timestamp) -> Result<(), StoreFault> {
+        on!(self, conn => sqlx::query("UPDATE restores SET compare_at = $1 WHERE restore_id = $2 AND state = 'open' AND compare_at > $1")
+            .bind(at.micros()).bind(restore).execute(conn).await.map(drop))?;
+        Ok(())
     }
 
     /// Stores what the rail said of a payment and what followed; `false` when that was stored before.

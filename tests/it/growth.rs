@@ -168,6 +168,7 @@ fn reads(name: &str) -> (&'static [&'static str], &'static str) {
         "claim of events" => (&["outbox_due"], "'lse_1', 1900000000000000, 'https://a.example/', 1800000000000001, 8"),
         "finished" => (&["payments_finished", "outbox_undelivered"], "1700000000000000, 0, '', 1800000000000001, 32"),
         "to compare" => (&["comparisons_pending"], "'rst_1', '', 16"),
+        "may work" => (&[], "'k17', 1"),
         other => panic!("{other} needs arguments here"),
     }
 }

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::app::{App, RAIL_API_KEY, SIGNER_API_KEY, Wishes, each_with, settle};
-use crate::harness::desk::program;
+use crate::harness::database::engines;
+use crate::harness::desk::{Desk, Plan, program};
 
 /// Every table of the gateway's.
 const TABLES: [&str; 19] = [
@@ -578,4 +579,73 @@ async fn the_command_marks_compares_shows_progress_and_reports() {
         attest(app, "awaiting", &transfer).await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_database_swapped_within_seconds_is_found_by_the_intent_that_it_has_forgotten() {
+    each_with(patient(), async |app: &mut App| {
+        app.did.rewind = true;
+        let orders = ["one", "two", "three"];
+        for order in orders {
+            app.signed(order).await;
+        }
+        app.journal.appear(true).await.unwrap();
+        back_up(app).await;
+        for order in orders {
+            app.until(order, "EXECUTED").await;
+        }
+        // No worker has left a word since.
+        restore(app).await;
+        assert!(app.journal.claim_due(16, &[]).await.unwrap().is_empty());
+        assert_eq!(app.db.raw().await.texts("SELECT cause FROM restores").await, ["went_back"]);
+        assert!(compare_all(app, &app.journal).await.lifted);
+        assert!(app.journal.claim_due(16, &[]).await.is_ok(), "once is enough");
+        assert_eq!(app.rows("restores").await, 1);
+        for order in orders {
+            app.until(order, "EXECUTED").await;
+            let payment = app.payment(order).await.terms.payment_id.to_string();
+            assert_eq!((app.executions(&payment).await, app.requests(&payment).await), (1, 1), "{order}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_clock_that_was_ahead_when_it_was_marked_keeps_no_desk_waiting() {
+    each_with(patient(), async |app: &mut App| {
+        app.did.rewind = true;
+        app.signed("signed").await;
+        const HOUR: i64 = 3_600_000_000;
+        app.clock.advance(HOUR);
+        app.journal.mark_restored("told").await.unwrap();
+        app.clock.advance(-HOUR);
+        let until = app.journal.compare("").await.unwrap().waits_until.unwrap();
+        let (_, now) = app.db.store().next_due().await.unwrap();
+        assert!(until.since(now) < Duration::from_mins(2), "{:?}", until.since(now));
+        assert!(compare_all(app, &app.journal).await.lifted);
+        app.until("signed", "EXECUTED").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_desk_that_is_told_to_reconcile_compares_at_each_start_and_then_works() {
+    for engine in engines() {
+        let plan = Plan::new(engine).set("WORKER__RECONCILE_ONLY", true).set("RAIL__READ_LAG_MS", 100);
+        let mut desk = Desk::open(plan).await;
+        desk.propose("order-1").await;
+        desk.countersign("order-1").await;
+        assert_eq!(desk.comes_to_rest(Duration::from_secs(40)).await, [], "{engine}");
+        let serve = desk.gateways()[0];
+        desk.kill(serve).await;
+        desk.start(serve).await;
+        desk.propose("order-2").await;
+        assert_eq!(desk.comes_to_rest(Duration::from_secs(40)).await.len(), 1, "{engine}: one waits for its signer");
+        desk.countersign("order-2").await;
+        assert_eq!(desk.comes_to_rest(Duration::from_secs(40)).await, [], "{engine}");
+        let causes = desk.db.raw().await.texts("SELECT cause FROM restores WHERE state = 'lifted'").await;
+        assert!(causes.len() >= 2 && causes.iter().all(|cause| cause == "reconcile_only"), "{engine}: {causes:?}");
+        assert_eq!(desk.rail_book().await.texts("SELECT reference FROM transfers").await.len(), 2, "{engine}");
+        desk.finish().await;
+    }
 }
