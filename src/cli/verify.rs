@@ -74,6 +74,10 @@ impl Audit {
                 verify_audit(&store, tenant, source.as_ref(), &mut |what, count| ticker.show(what, count)).await;
             ticker.clear();
             let report = report.map_err(failed)?;
+            if self.tenant.is_some() && report.is_whole() && report.entries == 0 && report.payments == 0 {
+                // A name that nobody has is no good news.
+                return Err(failed(format_args!("there is no audit of {tenant}")));
+            }
             if !self.json {
                 print!("{}", shown_report(&report));
             }
