@@ -2,10 +2,10 @@
 
 use super::ports::{Cause, Outcome, Trouble};
 use super::recorded::{Recorded, Started};
-use super::{Act, Journal, again};
+use super::{Act, Journal, again, unless_restoring};
 use crate::crash::{self, Point};
 use crate::domain::{Code, EffectId, Event, Payment, Refusal};
-use crate::store::{EffectKind, EffectState, Lease, NewEffect, StoreFault, Tx};
+use crate::store::{EffectKind, EffectState, Lease, NewEffect, Tx};
 use crate::telemetry::metrics::metrics;
 
 /// A side effect about to be recorded.
@@ -55,9 +55,8 @@ impl Journal {
         events: Vec<Event>,
         intent: Intent,
     ) -> Result<(Payment, Recorded), Refusal> {
-        // Where nothing of the payment changes, no update asks.
-        if events.is_empty() && tx.restore_is_open().await? {
-            return Err(StoreFault::Restoring.into());
+        if events.is_empty() {
+            unless_restoring(&mut tx).await?;
         }
         let actor = self.worker_actor();
         let mut current = payment.clone();

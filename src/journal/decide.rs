@@ -2,7 +2,7 @@
 
 use super::budget::judged_again;
 use super::reading::{decision_bytes, signer_of};
-use super::{Act, Journal, Selector, again};
+use super::{Act, Journal, Selector, again, unless_restoring};
 use crate::crash::{self, Point};
 use crate::domain::{
     Applied, ApprovalPolicy, Choice, Code, DecisionId, Event, Payment, PaymentId, Principal, Reason, Refusal, SignerId,
@@ -153,6 +153,7 @@ impl Journal {
             self.change(&mut tx, &payment, event, act.clone()).await?
         };
         if !applied.changed(&payment) {
+            unless_restoring(&mut tx).await?;
             // It has left the hot tables: nothing is added to what is all over.
             if !tx.take_row(payment_id.as_str()).await? {
                 return Err(Refusal::new(

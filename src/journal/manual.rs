@@ -1,6 +1,6 @@
 //! Settling by hand: one person holds; two release or attest; another signer is asked.
 
-use super::{Act, Journal, Selector, again};
+use super::{Act, Journal, Selector, again, unless_restoring};
 use crate::crash::{self, Point};
 use crate::domain::{Account, Code, Event, Payment, Phase, Principal, Reason, Refusal, SignerId, Terms, is_requester};
 use crate::store::{Attestation, Matter};
@@ -153,6 +153,7 @@ impl Journal {
         let name = format!("{}.{}", verb.as_str(), if agreed { "second" } else { "first" });
         let act = Act::new(&actor, &name).because(word.evidence.clone()).with(word.reference.clone());
         if !agreed {
+            unless_restoring(&mut tx).await?;
             if new {
                 tx.audit(self.note(&payment, &payment, &act));
             }

@@ -336,6 +336,13 @@ impl<'a> Act<'a> {
     }
 }
 
+/// Asks what the update of a payment asks, for what is written without one.
+///
+/// *Errors*: `RESTORE_UNDER_WAY`.
+async fn unless_restoring(tx: &mut Tx) -> Result<(), Refusal> {
+    if tx.restore_is_open().await? { Err(StoreFault::Restoring.into()) } else { Ok(()) }
+}
+
 /// How often a change that lost a race is decided again.
 const RACES: usize = 16;
 

@@ -207,6 +207,28 @@ async fn a_hold_is_released_by_two_people_who_speak_of_that_very_hold() {
 }
 
 #[tokio::test]
+async fn nobody_gives_a_word_or_a_signature_too_many_while_a_restored_backup_is_compared() {
+    each(async |app: &mut App| {
+        app.did.rewind = true;
+        app.signed("signed").await;
+        app.awaiting("held").await;
+        hold(app, "held").await;
+        app.journal.mark_restored("told").await.unwrap();
+        for _ in 0..2 {
+            assert_eq!(release(app, "olga", "held").await.code(), "RESTORE_UNDER_WAY");
+            assert_eq!(app.sign_as("finance-2", "signed").await.code(), "RESTORE_UNDER_WAY");
+        }
+        assert_eq!((app.rows("attestations").await, app.rows("decisions").await), (0, 1));
+        app.clock.advance(60_000_000);
+        assert!(app.journal.compare("").await.unwrap().lifted);
+        assert!(waits(&release(app, "olga", "held").await));
+        assert_eq!(app.sign_as("finance-2", "signed").await.status(), "SIGNED");
+        assert_eq!((app.rows("attestations").await, app.rows("decisions").await), (1, 2));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn two_people_who_speak_at_the_same_moment_are_two() {
     each(async |app: &mut App| {
         app.awaiting("order-1").await;

@@ -326,6 +326,35 @@ async fn a_decision_after_the_end_is_refused_audited_and_moves_nothing() {
 }
 
 #[tokio::test]
+async fn a_signature_over_another_payment_is_none_at_the_execution() {
+    each(async |app: &mut App| {
+        let [one, other] = [app.signed("order-1").await, app.awaiting("order-2").await];
+        app.sign_as("finance-2", "order-2").await;
+        // Somebody with access to the database puts what was signed for one payment beneath another.
+        let keep = format!("CREATE TABLE kept AS SELECT * FROM decisions WHERE payment_id = '{one}'");
+        let swap = format!(
+            "DELETE FROM decisions WHERE payment_id = '{one}'; \
+             UPDATE decisions SET payment_id = '{one}' WHERE payment_id = '{other}'"
+        );
+        app.db.raw().await.execute(&format!("{keep}; {swap}")).await.unwrap();
+        app.settle().await;
+        assert_eq!((app.requests(&one).await, app.requests(&other).await), (0, 0));
+        for order in ["order-1", "order-2"] {
+            assert_eq!(
+                (app.payment(order).await.status.as_str(), app.payment(order).await.round),
+                ("AWAITING_SIGNER", 2)
+            );
+        }
+        let back = format!(
+            "UPDATE decisions SET payment_id = '{other}' WHERE payment_id = '{one}'; \
+             INSERT INTO decisions SELECT * FROM kept; DROP TABLE kept"
+        );
+        app.db.raw().await.execute(&back).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_quorum_that_is_lost_before_the_execution_is_asked_for_anew() {
     each_with(two_must_approve(), async |app: &mut App| {
         let payment = app.awaiting("order-1").await;

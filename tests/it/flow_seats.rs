@@ -185,6 +185,7 @@ async fn a_body_that_does_not_come_is_answered_408() {
             let read = tokio::time::timeout(Duration::from_secs(5), socket.read_to_string(&mut answer)).await;
             assert!(read.is_ok(), "{path}: the connection is open");
             assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("did not arrive in time"), "{answer}");
+            assert!(answer.to_lowercase().contains("\r\nconnection: close\r\n"), "{answer}");
         }
     })
     .await;

@@ -86,6 +86,7 @@ async fn work_that_panics_each_time_is_parked_and_explained() {
         }
         let stuck = attention(app).await;
         assert_eq!(stuck[0]["parked"]["reason"], "work_panics", "{stuck:?}");
+        app.clock.advance(30 * 60 * 1_000_000);
         let explained = app.call(&app.operator(), "explain_payment", json!({"order_id": "order-1"})).await;
         let explained = explained.body.to_string();
         assert!(explained.contains("its work fails (work_panics)"), "{explained}");

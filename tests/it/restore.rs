@@ -491,6 +491,23 @@ async fn a_mark_that_could_not_be_stored_is_made_the_next_time() {
 }
 
 #[tokio::test]
+async fn the_update_that_lifts_asks_for_the_time_too() {
+    each_with(patient(), async |app: &mut App| {
+        app.journal.mark_restored("told").await.unwrap();
+        let open = app.db.store().read().await.unwrap().open_restore().await.unwrap().unwrap();
+        let mut lifted = Vec::new();
+        for wait in [0, 60_000_000, 0] {
+            app.clock.advance(wait);
+            let mut tx = app.db.store().begin().await.unwrap();
+            lifted.push(tx.lift_restore(&open.restore_id).await.unwrap());
+            tx.commit().await.unwrap();
+        }
+        assert_eq!(lifted, [false, true, false]);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn the_worker_compares_and_lifts_by_itself() {
     each_with(patient(), async |app: &mut App| {
         app.did.rewind = true;
