@@ -56,6 +56,7 @@ mod model;
 mod proof;
 mod property;
 mod restore;
+mod restore_found;
 mod retention;
 mod schema;
 mod ship;

@@ -11,11 +11,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::app::{App, RAIL_API_KEY, SIGNER_API_KEY, Wishes, each_with, settle};
-use crate::harness::database::engines;
-use crate::harness::desk::{Desk, Plan, program};
+use crate::harness::desk::program;
 
 /// Every table of the gateway's.
-const TABLES: [&str; 19] = [
+pub(crate) const TABLES: [&str; 19] = [
     "payments",
     "archived_payments",
     "taken_orders",
@@ -37,11 +36,11 @@ const TABLES: [&str; 19] = [
     "comparisons",
 ];
 
-fn patient() -> Wishes {
+pub(crate) fn patient() -> Wishes {
     Wishes::default().patient()
 }
 
-async fn back_up(app: &App) {
+pub(crate) async fn back_up(app: &App) {
     let copies: Vec<String> = TABLES
         .iter()
         .chain(&["worked"])
@@ -51,7 +50,7 @@ async fn back_up(app: &App) {
 }
 
 /// Puts the backup in the place of what is there.
-async fn restore(app: &App) {
+pub(crate) async fn restore(app: &App) {
     let mut steps = vec!["BEGIN".to_owned()];
     for table in TABLES.iter().chain(&["worked"]) {
         steps.push(format!("DELETE FROM {table}"));
@@ -62,7 +61,7 @@ async fn restore(app: &App) {
 }
 
 /// Compares everything, and lets the time pass before which the rail is not asked.
-async fn compare_all(app: &App, journal: &Journal) -> Comparing {
+pub(crate) async fn compare_all(app: &App, journal: &Journal) -> Comparing {
     let mut place = String::new();
     for _ in 0..50 {
         let pass = journal.compare(&place).await.unwrap();
@@ -422,75 +421,6 @@ async fn comparing_goes_on_where_a_dead_process_left_off() {
 }
 
 #[tokio::test]
-async fn a_forgotten_mark_is_made_by_the_first_worker_that_comes() {
-    each_with(patient(), async |app: &mut App| {
-        app.did.rewind = true;
-        app.signed("signed").await;
-        let open = async || app.db.store().read().await.unwrap().restore_is_open().await.unwrap();
-        // A fresh database, and one that was worked at a moment ago.
-        for _ in 0..2 {
-            app.journal.appear(true).await.unwrap();
-            assert!(!open().await);
-        }
-        back_up(app).await;
-        app.until("signed", "EXECUTED").await;
-        app.clock.advance(20 * 60 * 1_000_000);
-        app.journal.appear(false).await.unwrap();
-        assert!(!open().await, "a worker that was there all along knows the database");
-        // The backup is twenty minutes old, and nobody says so. A process that comes new finds it asleep.
-        restore(app).await;
-        let fresh = app.another(None).await;
-        fresh.appear(true).await.unwrap();
-        assert!(open().await);
-        assert!(compare_all(app, &fresh).await.lifted);
-        assert_eq!(app.status("signed").await.status(), "EXECUTED");
-        // Under the feet of a process that goes on: it does not find its own word again.
-        app.signed("another").await;
-        for table in TABLES.iter().chain(&["worked"]) {
-            app.db.raw().await.execute(&format!("DROP TABLE backup_{table}")).await.unwrap();
-        }
-        fresh.appear(false).await.unwrap();
-        back_up(app).await;
-        app.clock.advance(1_000_000);
-        fresh.appear(false).await.unwrap();
-        app.until("another", "EXECUTED").await;
-        restore(app).await;
-        assert!(fresh.claim_due(16, &[]).await.unwrap().is_empty(), "it is asked before each claim");
-        assert!(open().await);
-        assert!(compare_all(app, &app.journal).await.lifted);
-        assert_eq!(app.status("another").await.status(), "EXECUTED");
-        assert_eq!(app.executions(app.payment("another").await.terms.payment_id.as_str()).await, 1);
-        let causes = app.db.raw().await.texts("SELECT cause FROM restores ORDER BY marked_at").await;
-        assert_eq!(causes, ["no_worker_for_long", "went_back"]);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_mark_that_could_not_be_stored_is_made_the_next_time() {
-    each_with(patient(), async |app: &mut App| {
-        app.did.rewind = true;
-        app.signed("signed").await;
-        let raw = async |sql: &str| app.db.raw().await.execute(sql).await.unwrap();
-        app.journal.appear(true).await.unwrap();
-        raw("UPDATE worked SET seen_at = 1").await;
-        // The database fails just when the mark is to be made.
-        raw("ALTER TABLE audit_entries RENAME TO away").await;
-        assert!(app.journal.claim_due(9, &[]).await.is_err());
-        raw("ALTER TABLE away RENAME TO audit_entries").await;
-        assert_eq!(app.rows("restores").await, 0);
-        for _ in 0..2 {
-            assert!(app.journal.claim_due(9, &[]).await.unwrap().is_empty(), "it still knows its own word");
-            assert_eq!(app.rows("restores").await, 1);
-        }
-        assert!(compare_all(app, &app.journal).await.lifted);
-        app.settle().await;
-        assert_eq!(app.status("signed").await.status(), "EXECUTED");
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn the_update_that_lifts_asks_for_the_time_too() {
     each_with(patient(), async |app: &mut App| {
         app.journal.mark_restored("told").await.unwrap();
@@ -596,73 +526,4 @@ async fn the_command_marks_compares_shows_progress_and_reports() {
         attest(app, "awaiting", &transfer).await;
     })
     .await;
-}
-
-#[tokio::test]
-async fn a_database_swapped_within_seconds_is_found_by_the_intent_that_it_has_forgotten() {
-    each_with(patient(), async |app: &mut App| {
-        app.did.rewind = true;
-        let orders = ["one", "two", "three"];
-        for order in orders {
-            app.signed(order).await;
-        }
-        app.journal.appear(true).await.unwrap();
-        back_up(app).await;
-        for order in orders {
-            app.until(order, "EXECUTED").await;
-        }
-        // No worker has left a word since.
-        restore(app).await;
-        assert!(app.journal.claim_due(16, &[]).await.unwrap().is_empty());
-        assert_eq!(app.db.raw().await.texts("SELECT cause FROM restores").await, ["went_back"]);
-        assert!(compare_all(app, &app.journal).await.lifted);
-        assert!(app.journal.claim_due(16, &[]).await.is_ok(), "once is enough");
-        assert_eq!(app.rows("restores").await, 1);
-        for order in orders {
-            app.until(order, "EXECUTED").await;
-            let payment = app.payment(order).await.terms.payment_id.to_string();
-            assert_eq!((app.executions(&payment).await, app.requests(&payment).await), (1, 1), "{order}");
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_clock_that_was_ahead_when_it_was_marked_keeps_no_desk_waiting() {
-    each_with(patient(), async |app: &mut App| {
-        app.did.rewind = true;
-        app.signed("signed").await;
-        const HOUR: i64 = 3_600_000_000;
-        app.clock.advance(HOUR);
-        app.journal.mark_restored("told").await.unwrap();
-        app.clock.advance(-HOUR);
-        let until = app.journal.compare("").await.unwrap().waits_until.unwrap();
-        let (_, now) = app.db.store().next_due().await.unwrap();
-        assert!(until.since(now) < Duration::from_mins(2), "{:?}", until.since(now));
-        assert!(compare_all(app, &app.journal).await.lifted);
-        app.until("signed", "EXECUTED").await;
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_desk_that_is_told_to_reconcile_compares_at_each_start_and_then_works() {
-    for engine in engines() {
-        let plan = Plan::new(engine).set("WORKER__RECONCILE_ONLY", true).set("RAIL__READ_LAG_MS", 100);
-        let mut desk = Desk::open(plan).await;
-        desk.propose("order-1").await;
-        desk.countersign("order-1").await;
-        assert_eq!(desk.comes_to_rest(Duration::from_secs(40)).await, [], "{engine}");
-        let serve = desk.gateways()[0];
-        desk.kill(serve).await;
-        desk.start(serve).await;
-        desk.propose("order-2").await;
-        assert_eq!(desk.comes_to_rest(Duration::from_secs(40)).await.len(), 1, "{engine}: one waits for its signer");
-        desk.countersign("order-2").await;
-        assert_eq!(desk.comes_to_rest(Duration::from_secs(40)).await, [], "{engine}");
-        let causes = desk.db.raw().await.texts("SELECT cause FROM restores WHERE state = 'lifted'").await;
-        assert!(causes.len() >= 2 && causes.iter().all(|cause| cause == "reconcile_only"), "{engine}: {causes:?}");
-        assert_eq!(desk.rail_book().await.texts("SELECT reference FROM transfers").await.len(), 2, "{engine}");
-        desk.finish().await;
-    }
 }
