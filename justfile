@@ -67,7 +67,7 @@ smoke *args:
 bench-journal payments="2000":
     COUNTERSIGN_BENCH={{ payments }} cargo test --release --test it -- bench_journal --nocapture
 
-# Kill in mid-payment and pay-then-fail, with other MCP gateways (installed into target/controls) and with Countersign; writes docs/comparison.md
+# Payments that go wrong behind other MCP gateways, which it installs, and with Countersign; writes docs/comparison.md
 controls *args:
     cargo build --locked
     python3 tests/controls {{ args }}

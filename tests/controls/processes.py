@@ -61,7 +61,7 @@ class Process:
     def runs(self) -> bool:
         return self.child is not None and self.child.poll() is None
 
-    async def ready(self, port: int, path: str, patience: float = 90.0) -> None:
+    async def ready(self, port: int, path: str, patience: float = 240.0) -> None:
         """Waits until a page answers 200."""
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
