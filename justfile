@@ -67,6 +67,11 @@ smoke *args:
 bench-journal payments="2000":
     COUNTERSIGN_BENCH={{ payments }} cargo test --release --test it -- bench_journal --nocapture
 
+# Payments that go wrong behind other MCP gateways, which it installs, and with Countersign; writes docs/comparison.md
+controls *args:
+    cargo build --locked
+    python3 tests/controls {{ args }}
+
 # Three gateways and two workers on one PostgreSQL while everything that can die does; prints the counts
 chaos minutes="3":
     COUNTERSIGN_CHAOS={{ minutes }} cargo test --test it -- chaos::whatever --nocapture

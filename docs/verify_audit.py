@@ -6,6 +6,7 @@
 
 It shares no code with Countersign. Exit 0: whole. 1: broken; each break is a line. 2: not called as above.
 """
+
 import base64
 import hashlib
 import json

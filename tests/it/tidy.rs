@@ -63,7 +63,7 @@ fn walk(folder: &Path, prefix: &str, found: &mut Vec<String>) {
         let name = entry.file_name().into_string().unwrap();
         if entry.path().is_file() {
             found.push(format!("{prefix}{name}"));
-        } else if !name.starts_with('.') && name != "target" {
+        } else if !name.starts_with('.') && !["target", "__pycache__"].contains(&name.as_str()) {
             walk(&entry.path(), &format!("{prefix}{name}/"), found);
         }
     }
@@ -75,9 +75,17 @@ pub(crate) fn read(path: &str) -> String {
 }
 
 pub(crate) fn rust(below: &[&str]) -> Vec<String> {
-    let is_rust = |path: &str| Path::new(path).extension().is_some_and(|ending| ending == "rs");
-    let ours = |path: &String| is_rust(path) && below.iter().any(|folder| path.starts_with(folder));
+    let ours = |path: &String| ends_in(path, "rs") && below.iter().any(|folder| path.starts_with(folder));
     files().into_iter().filter(ours).collect()
+}
+
+fn ends_in(path: &str, ending: &str) -> bool {
+    Path::new(path).extension().is_some_and(|found| found == ending)
+}
+
+/// The files of Python, whose first lines and lengths are judged as Rust's are.
+fn python() -> Vec<String> {
+    files().into_iter().filter(|path| ends_in(path, "py")).collect()
 }
 
 /// Whether a file of `src` is compiled for tests only.
@@ -102,6 +110,12 @@ fn every_file_says_first_what_it_is() {
         let first = text.lines().next().unwrap_or_default();
         assert!(first.starts_with("//! ") && first.len() <= 120, "{path}: {first}");
     }
+    for path in python() {
+        let text = read(&path);
+        let first = text.lines().find(|line| !line.starts_with("#!")).unwrap_or_default();
+        let words = first.strip_prefix("\"\"\"").unwrap_or_default();
+        assert!(words.len() > 20 && first.len() <= 120, "{path}: {first}");
+    }
 }
 
 #[test]
@@ -110,6 +124,10 @@ fn no_file_is_too_long_to_read() {
         let lines = read(&path).lines().count();
         let most = LINES[usize::from(path.starts_with("tests/"))];
         assert!(lines <= most, "{path} has {lines} lines; at most {most}");
+    }
+    for path in python() {
+        let lines = read(&path).lines().count();
+        assert!(lines <= LINES[0], "{path} has {lines} lines; at most {}", LINES[0]);
     }
 }
 
