@@ -220,8 +220,7 @@ impl Reply {
     }
 
     fn with_another_amount(mut self) -> Self {
-        let text =
-            String::from_utf8_lossy(&self.body).replace(r#""amount_minor":"19900""#, r#""amount_minor":"19901""#);
+        let text = String::from_utf8_lossy(&self.body).replace(r#""amount_minor":"19900"#, r#""amount_minor":"19901"#);
         self.body = text.into();
         self
     }
