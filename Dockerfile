@@ -1,4 +1,5 @@
-# Countersign in a small image: a fixed user without rights, nothing written outside /data and /checkpoints, health by the program itself.
+# Countersign in a small image: a fixed user without rights, nothing written outside /data and /checkpoints, health by
+# the program itself.
 #
 #   docker build -t countersign .                        builds from source
 #   docker build -t countersign --target prebuilt .      takes dist/countersign, a binary built for this base before

@@ -79,11 +79,26 @@ pub struct Gateway {
 /// Opens the database that `config` names and brings its schema up to date.
 pub async fn open_store(config: &Config, clock: Arc<dyn Clock>) -> Result<Store, StartFault> {
     let store = connect(config, clock).await?;
-    store.migrate().await.map_err(|fault| StartFault::Migrate(cause(&fault)))?;
+    migrate(&store).await?;
     Ok(store)
 }
 
-/// Opens a database that must be there already: a command that reads makes none by mistake.
+/// Opens a database that a desk has used, and brings its schema up to date: what speaks of payments or keys that are
+/// there makes no database by mistake.
+pub async fn open_used(config: &Config, clock: Arc<dyn Clock>) -> Result<Store, StartFault> {
+    let store = open_existing(config, clock).await?;
+    if store.is_new().await? {
+        return Err(StartFault::Store("it was never used; run countersign migrate if it is the right one".to_owned()));
+    }
+    migrate(&store).await?;
+    Ok(store)
+}
+
+async fn migrate(store: &Store) -> Result<(), StartFault> {
+    store.migrate().await.map_err(|fault| StartFault::Migrate(cause(&fault)))
+}
+
+/// Opens a database that must be there already, its schema as it is.
 pub async fn open_existing(config: &Config, clock: Arc<dyn Clock>) -> Result<Store, StartFault> {
     let url = config.database.url.expose_secret();
     let file = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:"));
@@ -100,10 +115,7 @@ pub async fn open_existing(config: &Config, clock: Arc<dyn Clock>) -> Result<Sto
 /// Opens the database that `config` names, its schema as it is.
 async fn connect(config: &Config, clock: Arc<dyn Clock>) -> Result<Store, StartFault> {
     let database = &config.database;
-    let url = database.url.expose_secret();
-    if !["sqlite:", "postgres:", "postgresql:"].iter().any(|scheme| url.starts_with(scheme)) {
-        return Err(ConfigFault("database.url: must be sqlite://… or postgres://…".to_owned()).into());
-    }
+    database.check()?;
     Ok(Store::open(database.url.expose_secret(), database.pool_size, ms(database.busy_timeout_ms), clock).await?)
 }
 
@@ -153,10 +165,8 @@ pub async fn journal(
     // A target that must not be reached is refused now.
     webhooks.look_up().await?;
     let switch: Arc<dyn PresencePort> = Arc::<SignerClient>::clone(&signer);
-    let rules = Rules {
-        finished_after: config.finished_after(policy.longest_window())?,
-        ..rules(config, rail.as_ref(), ambient)?
-    };
+    let rules =
+        Rules { finished_after: config.finished_after(policy.looks_back())?, ..rules(config, rail.as_ref(), ambient)? };
     Ok(Arc::new(Journal::new(Setup {
         store,
         signer: signer as Arc<dyn SignerPort>,

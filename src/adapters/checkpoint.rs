@@ -49,7 +49,7 @@ impl CheckpointSink {
         Ok(Self { folder, receiver: receiver.flatten() })
     }
 
-    /// Whether the folder can be written to, without writing to it.
+    /// Whether the folder can be written to; nothing is left in it. A missing one is made.
     ///
     /// *Errors*: what stands in the way.
     pub fn probe(&self) -> Result<(), SinkTrouble> {

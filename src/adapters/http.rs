@@ -19,6 +19,7 @@ use tracing::Instrument as _;
 
 use super::breaker::{Breaker, BreakerPlan, Vital};
 use crate::ambient::{Clock, Entropy};
+use crate::config::{ConfigFault, api_key, base_url};
 use crate::crash::{self, Point};
 use crate::domain::Timestamp;
 use crate::journal::ports::{Cause, Recorded, Trouble};
@@ -45,20 +46,6 @@ pub struct Endpoint {
     pub total: Duration,
     /// When it is left alone, and for how long.
     pub breaker: BreakerPlan,
-}
-
-/// An endpoint that no call could ever be sent to.
-#[derive(Debug, thiserror::Error)]
-pub enum EndpointFault {
-    /// The base URL is not plain http or https.
-    #[error("{0}.url: must be an http or https URL without user name, query or fragment")]
-    Url(&'static str),
-    /// The key has characters that no header can carry.
-    #[error("{0}.api_key: must be printable ASCII without white space")]
-    Key(&'static str),
-    /// The TLS stack or its roots could not be set up.
-    #[error("{0}: the HTTP client could not be built")]
-    Client(&'static str, #[source] reqwest::Error),
 }
 
 /// What kind of call it is, and with that whether it may leave at all.
@@ -132,25 +119,24 @@ impl fmt::Debug for Http {
 
 impl Http {
     /// A client for `endpoint`; connects to nothing yet.
+    ///
+    /// *Errors*: the setting that no call could be sent with.
     pub(super) fn new(
         endpoint: &Endpoint,
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
-    ) -> Result<Self, EndpointFault> {
+    ) -> Result<Self, ConfigFault> {
         let name = endpoint.name;
-        let base = Url::parse(&endpoint.url).map_err(|_| EndpointFault::Url(name))?;
-        let plain = base.username().is_empty()
-            && base.password().is_none()
-            && base.query().is_none()
-            && base.fragment().is_none();
-        if !matches!(base.scheme(), "http" | "https") || !base.has_host() || !plain {
-            return Err(EndpointFault::Url(name));
-        }
+        let base = base_url(&endpoint.url).map_err(|why| ConfigFault(format!("{name}.url: {why}")))?;
+        let key = format!("{name}.api_key");
+        api_key(&key, &endpoint.api_key)?;
         let mut bearer = HeaderValue::try_from(format!("Bearer {}", endpoint.api_key.expose_secret()))
-            .map_err(|_| EndpointFault::Key(name))?;
+            .map_err(|_| ConfigFault(format!("{key}: can't be sent in a header")))?;
         bearer.set_sensitive(true);
         let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer)]);
-        let client = |idle| build(endpoint, idle).map_err(|err| EndpointFault::Client(name, err));
+        let client = |idle| {
+            build(endpoint, idle).map_err(|_| ConfigFault(format!("{name}: the HTTP client could not be built")))
+        };
         let breaker = Breaker::new(name, endpoint.breaker, Arc::clone(&clock), entropy);
         Ok(Self { name, base, headers, total: endpoint.total, effects: client(0)?, reads: client(4)?, clock, breaker })
     }

@@ -36,7 +36,7 @@ mod webhook_tests;
 
 pub use breaker::BreakerPlan;
 pub use checkpoint::CheckpointSink;
-pub use http::{Endpoint, EndpointFault};
+pub use http::Endpoint;
 pub use rail::RailClient;
 pub use signer::SignerClient;
 pub use webhook::WebhookClient;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use super::breaker::BreakerPlan;
-use super::http::{Call, Endpoint, EndpointFault, Http, Kind, Raw, Reply};
+use super::http::{Call, Endpoint, Http, Kind, Raw, Reply};
 use super::verdict::{answer, cause_of, is_name, is_word, parse, trouble};
 use super::wire::{TransferAnswer, TransferBody, TransfersBody};
 use crate::ambient::{Clock, Entropy};
@@ -49,7 +49,7 @@ impl RailClient {
         caps: RailCaps,
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
-    ) -> Result<Self, EndpointFault> {
+    ) -> Result<Self, ConfigFault> {
         Ok(Self { http: Http::new(endpoint, clock, entropy)?, caps })
     }
 
@@ -74,7 +74,7 @@ impl RailClient {
         };
         let in_flight = Duration::from_secs(rail.in_flight_s);
         let caps = RailCaps { dedup, read_lag: ms(rail.read_lag_ms), in_flight };
-        Self::new(&endpoint, caps, clock, entropy).map_err(|err| ConfigFault(err.to_string()))
+        Self::new(&endpoint, caps, clock, entropy)
     }
 
     async fn get(&self, template: &'static str, path: &[&str], query: Option<(&str, &str)>) -> Raw {

@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 
 use super::breaker::BreakerPlan;
-use super::http::{Call, Endpoint, EndpointFault, Http, Kind, Raw, Reply, is_shut};
+use super::http::{Call, Endpoint, Http, Kind, Raw, Reply, is_shut};
 use super::verdict::{answer, cause_of, is_id, is_name, is_word, parse, trouble};
 use super::wire::{
-    AskedNotify, AskedRegister, CloseBody, ClosedBody, ItemsBody, LinkBody, NotifiedBody, NotifyBody, RegisterBody,
-    RegisteredBody, StatusBody,
+    AskedNotify, AskedRegister, CloseBody, ClosedBody, ItemsBody, LinkBody, NotifiedBody, NotifyBody, ReceiptLine,
+    RegisterBody, RegisteredBody, StatusBody,
 };
 use crate::ambient::{Clock, Entropy};
-use crate::config::{Config, ConfigFault, ms};
+use crate::config::{Config, ConfigFault, is_web, ms};
 use crate::domain::Timestamp;
 use crate::journal::ports::{
-    Answer, Cause, KeptDecision, Notified, Outcome, PresencePort, Recorded, Registered, Registration, SignLink,
-    SignerPort, SignerStatus, Trouble,
+    Answer, Cause, KeptDecision, Notified, Outcome, PresencePort, Receipt, Recorded, Registered, Registration,
+    SignLink, SignerPort, SignerStatus, Trouble,
 };
 
 const PAYMENTS: &str = "/api/v1/payments";
@@ -30,6 +30,9 @@ const CANCEL: &str = "/api/v1/payments/{id}/cancel";
 const STATUS: &str = "/api/v1/payments/{id}/status";
 const SIGN_LINK: &str = "/api/v1/payments/{id}/sign-link";
 const PRESENCE: &str = "/api/v1/signers/{signer_id}/presence";
+
+/// How many receipts of one notification are kept.
+const MOST_RECEIPTS: usize = 16;
 
 /// The second try waits for up to this long, by full jitter.
 const LONGEST_PAUSE_MS: u64 = 250;
@@ -51,7 +54,7 @@ impl SignerClient {
         callback_url: String,
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
-    ) -> Result<Self, EndpointFault> {
+    ) -> Result<Self, ConfigFault> {
         Ok(Self { http: Http::new(endpoint, clock, Arc::clone(&entropy))?, callback_url, entropy })
     }
 
@@ -69,7 +72,7 @@ impl SignerClient {
             total: ms(signer.total_timeout_ms),
             breaker: BreakerPlan { failures: signer.breaker_failures, wait: ms(signer.breaker_wait_ms) },
         };
-        Self::new(&endpoint, config.callback_url(), clock, entropy).map_err(|err| ConfigFault(err.to_string()))
+        Self::new(&endpoint, config.callback_url(), clock, entropy)
     }
 
     /// Sends, and once more when that is safe and may help: see [`may_try_again`].
@@ -183,13 +186,14 @@ impl SignerPort for SignerClient {
                 if told.notification != asked.notification {
                     return Err(Cause::Mismatch);
                 }
-                match told.outcome.as_str() {
-                    "notified" => Ok(Notified::Reached),
+                let unreachable = match told.outcome.as_str() {
+                    "notified" => None,
                     // A reason that is no stable word is not passed on: it may hold anything.
-                    "unreachable" if is_word(&told.reason) => Ok(Notified::Unreachable { reason: told.reason }),
-                    "unreachable" => Ok(Notified::Unreachable { reason: "unreachable".to_owned() }),
-                    _ => Err(Cause::Garbage),
-                }
+                    "unreachable" if is_word(&told.reason) => Some(told.reason),
+                    "unreachable" => Some("unreachable".to_owned()),
+                    _ => return Err(Cause::Garbage),
+                };
+                Ok(Notified { unreachable, receipts: receipts(told.receipts) })
             })
             .await
         })
@@ -306,6 +310,22 @@ fn judge<T>(reply: &Reply, check: impl FnOnce(&Reply) -> Result<T, Cause>) -> Ou
     }
 }
 
+/// Receipts in words that may be shown; what is none is left out.
+fn receipts(told: serde_json::Value) -> Vec<Receipt> {
+    let lines: Vec<serde_json::Value> = serde_json::from_value(told).unwrap_or_default();
+    let receipt = |line| {
+        let ReceiptLine { signer_id, channel, outcome } = serde_json::from_value(line).ok()?;
+        let channel = if is_word(&channel) { channel } else { String::new() };
+        let delivered = match outcome.as_str() {
+            "delivered" => true,
+            "unreachable" => false,
+            _ => return None,
+        };
+        Some(Receipt { signer: signer_id.parse().ok()?, channel, delivered })
+    };
+    lines.into_iter().filter_map(receipt).take(MOST_RECEIPTS).collect()
+}
+
 fn registered(told: RegisteredBody) -> Result<Registered, Cause> {
     if told.round < 1 || !is_id(&told.id) {
         return Err(Cause::Garbage);
@@ -344,10 +364,7 @@ fn status(told: StatusBody, id: &str) -> Result<SignerStatus, Cause> {
 }
 
 fn link(told: LinkBody) -> Result<SignLink, Cause> {
-    let url = url::Url::parse(&told.url).map_err(|_| Cause::Garbage)?;
-    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(Cause::Garbage);
-    }
+    url::Url::parse(&told.url).ok().filter(is_web).ok_or(Cause::Garbage)?;
     let expires_at = Timestamp::parse_rfc3339(&told.expires_at).ok_or(Cause::Garbage)?;
     Ok(SignLink { url: told.url, expires_at })
 }

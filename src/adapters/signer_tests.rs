@@ -10,7 +10,7 @@ use crate::ambient::{SystemClock, SystemEntropy};
 use crate::domain::Timestamp;
 use crate::journal::for_test;
 use crate::journal::ports::{
-    Cause, Notified, Outcome, PresencePort as _, Recorded, Registered, Registration, SignerPort as _,
+    Cause, Notified, Outcome, PresencePort as _, Receipt, Recorded, Registered, Registration, SignerPort as _,
 };
 use crate::proof::Challenge;
 
@@ -160,12 +160,33 @@ async fn a_notification_is_compared_with_the_one_asked_for() {
         assert!(sent.starts_with("POST /api/v1/payments/s1/notify "), "{sent}");
         outcome
     };
-    assert_eq!(notify(answer("notified", 3, "")).await, Outcome::Done(Notified::Reached));
-    let unreachable = |reason: &str| Outcome::Done(Notified::Unreachable { reason: reason.to_owned() });
+    let reached = |receipts| Outcome::Done(Notified { unreachable: None, receipts });
+    assert_eq!(notify(answer("notified", 3, "")).await, reached(Vec::new()));
+    let unreachable =
+        |reason: &str| Outcome::Done(Notified { unreachable: Some(reason.to_owned()), receipts: Vec::new() });
     assert_eq!(notify(answer("unreachable", 3, "offline")).await, unreachable("offline"));
     assert_eq!(notify(answer("unreachable", 3, "Call +1 555")).await, unreachable("unreachable"));
     assert_eq!(word(&notify(answer("notified", 2, "")).await), "unknown mismatch (HTTP 200)");
     assert_eq!(word(&notify(answer("maybe", 3, "")).await), "unknown garbage (HTTP 200)");
+    // Receipts are words for people: what is none is left out, and decides nothing.
+    let told =
+        |receipts: &str| answer("notified", 3, "").replace("\"receipts\":[]", &format!("\"receipts\":{receipts}"));
+    let told_of = r#"[{"signer_id":"ann","channel":"console","outcome":"delivered"},
+        {"signer_id":"bob","channel":"+1 555 SECRET","outcome":"unreachable"},
+        {"signer_id":"a\nb","channel":"mail","outcome":"delivered"},
+        {"signer_id":"eve","channel":"mail","outcome":"perhaps"},{"signer_id":7},null]"#;
+    let receipt = |signer: &str, channel: &str, delivered| Receipt {
+        signer: signer.parse().unwrap(),
+        channel: channel.to_owned(),
+        delivered,
+    };
+    let ann_and_bob = vec![receipt("ann", "console", true), receipt("bob", "", false)];
+    assert_eq!(notify(told(told_of)).await, reached(ann_and_bob.clone()));
+    assert_eq!(ann_and_bob[0].to_string(), "ann by console: delivered");
+    assert_eq!(ann_and_bob[1].to_string(), "bob: unreachable");
+    for none in ["null", "7", "{}", "\"x\"", "[[]]"] {
+        assert_eq!(notify(told(none)).await, reached(Vec::new()), "{none}");
+    }
     // An id that would change the path never leaves.
     for id in ["", "..", "a/b", "a?b"] {
         let outcome = signer("http://127.0.0.1:9").notify(&recorded(id, body)).await;

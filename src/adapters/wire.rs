@@ -54,12 +54,23 @@ pub(super) struct RegisteredBody {
     pub(super) round: i64,
 }
 
-/// The answer to a notification; the receipts are the service's own business.
+/// The answer to a notification.
 #[derive(Deserialize)]
 pub(super) struct NotifiedBody {
     pub(super) outcome: String,
     pub(super) notification: i64,
     pub(super) reason: String,
+    /// Nothing depends on them: whatever they look like, the attempt is judged by the rest.
+    #[serde(default)]
+    pub(super) receipts: serde_json::Value,
+}
+
+/// What became of a message to one signer.
+#[derive(Deserialize)]
+pub(super) struct ReceiptLine {
+    pub(super) signer_id: String,
+    pub(super) channel: String,
+    pub(super) outcome: String,
 }
 
 /// The answer to a closing.

@@ -15,7 +15,7 @@ use crate::config::Config;
 pub(super) enum Audit {
     /// Write a signed checkpoint of every chain that moved since its last one; also right before a backup
     #[command(
-        after_help = "Example:\n  countersign audit checkpoint --config countersign.toml\n\nExit 0: the sink holds a checkpoint of every chain's end. 1: not of every one; it says why. 2: checkpoints\nare off or can't be used."
+        after_help = "Example:\n  countersign audit checkpoint --config countersign.toml\n\nIt is done when the sink holds a checkpoint of every chain's end."
     )]
     Checkpoint(Checkpoint),
     /// Print a tenant's chain, a JSON object a line, for a verifier of one's own

@@ -1,35 +1,24 @@
 //! `countersign doctor`: why a payment is where it is, check by check, and what to do now.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use serde_json::Value;
 
 use super::client::{McpClient, ToolAnswer};
 use super::home::Card;
-use super::sign::{call, read, selector};
+use super::sign::{call, selector};
+use super::way_in::WayIn;
 use super::{CommandFault, failed};
 
 /// Options of `doctor`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  countersign doctor order-1                    beside a running `countersign dev`\n  countersign doctor order-1 --url https://pay.example/mcp --token-file token\n\nExit 0: nothing stands in its way. 1: something does; it is named. 2: the command line can't be used."
+    after_help = "Examples:\n  countersign doctor order-1                    beside a running `countersign dev`\n  countersign doctor order-1 --url https://pay.example/mcp --token-file token\n\nIt is done when nothing stands in the payment's way; what does is named."
 )]
 pub(super) struct Doctor {
     /// The order, or a payment id
     order: String,
-    /// The MCP endpoint
-    #[arg(long)]
-    url: Option<String>,
-    /// A token that grants `explain_payment`, such as an operator's
-    #[arg(long, env = "COUNTERSIGN_TOKEN", hide_env_values = true)]
-    token: Option<String>,
-    /// A file that holds that token
-    #[arg(long, conflicts_with = "token")]
-    token_file: Option<PathBuf>,
-    /// The dev instance's folder
-    #[arg(long, default_value = ".countersign")]
-    data_dir: PathBuf,
+    #[command(flatten)]
+    way_in: WayIn,
     /// Print the tool's whole result as JSON
     #[arg(long)]
     json: bool,
@@ -53,15 +42,10 @@ impl Doctor {
     }
 
     fn desk(&self) -> Result<(String, String), CommandFault> {
-        let token = match (&self.token, &self.token_file) {
-            (Some(token), _) => Some(token.clone()),
-            (None, Some(file)) => Some(read(file)?.trim().to_owned()),
-            (None, None) => None,
-        };
-        Ok(match (self.url.clone(), token) {
+        Ok(match self.way_in.given()? {
             (Some(url), Some(token)) => (url, token),
             (url, token) => {
-                let card = Card::read(&self.data_dir)?;
+                let card = Card::read(&self.way_in.data_dir)?;
                 (url.unwrap_or(card.mcp_url), token.unwrap_or(card.tokens.operator))
             }
         })

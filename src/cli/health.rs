@@ -2,34 +2,33 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, value_parser};
 
-use super::{CommandFault, failed};
+use super::{CommandFault, failed, web_address};
 
 /// Options of `health`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  countersign health                                    the gateway here: is it ready?\n  countersign health http://127.0.0.1:8081/healthz      the signer service here: does it live?\n\nExit 0: it answered with 2xx. 1: it did not, in time."
+    after_help = "Examples:\n  countersign health                                    the gateway here: is it ready?\n  countersign health http://127.0.0.1:8081/healthz      the signer service here: does it live?"
 )]
 pub(super) struct Health {
     /// The page
     #[arg(default_value = "http://127.0.0.1:8080/readyz", env = "COUNTERSIGN_HEALTH_URL")]
     url: String,
     /// How long it may take, in seconds
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 4, value_parser = value_parser!(u64).range(1..=3_600))]
     timeout: u64,
 }
 
 impl Health {
     pub(super) async fn run(self) -> Result<(), CommandFault> {
+        let page = web_address("URL", &self.url)?;
         let http = reqwest::Client::builder()
             .timeout(Duration::from_secs(self.timeout))
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(failed)?;
-        let page =
-            reqwest::Url::parse(&self.url).map_err(|err| CommandFault::Unusable(format!("{}: {err}", self.url)))?;
         let answer = http.get(page).send().await.map_err(|err| {
             let why = if err.is_timeout() { "no answer in time" } else { "no answer" };
             failed(format_args!("{}: {why}", self.url))

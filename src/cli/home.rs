@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CommandFault, failed};
 use crate::ambient::{Clock, Entropy};
-use crate::config::Config;
+use crate::config::{Config, whsec_of};
 use crate::domain::Role;
 use crate::http::auth::{Grant, Mint};
 use crate::proof::{NoteSigner, SigningKey, b64url, key_id_of};
@@ -134,10 +134,7 @@ impl Home {
             .map_err(|err| CommandFault::Unusable(format!("keys/{CHECKPOINT_KEY}: {err}")))?;
         let public = dir.join("keys").join(format!("{CHECKPOINT_KEY}.pub"));
         write_private(&public, &signer.verifier().to_text()).map_err(|err| unusable(&public, err))?;
-        let callback = || {
-            use base64::Engine as _;
-            Ok(format!("whsec_{}", base64::engine::general_purpose::STANDARD.encode(seed())))
-        };
+        let callback = || Ok(whsec_of(&seed()));
         Ok(Self {
             signer_api_key: file("signer-api-key", &secret)?,
             rail_api_key: file("rail-api-key", &secret)?,
@@ -250,7 +247,8 @@ impl Home {
     /// Writes the card where `sign` and `token` find it.
     pub(super) fn publish(&self, card: &Card) -> Result<(), CommandFault> {
         let text = serde_json::to_string_pretty(card).map_err(failed)?;
-        write_private(&self.path(CARD), &text).map_err(failed)
+        let path = self.path(CARD);
+        write_private(&path, &text).map_err(|err| failed(format_args!("{}: can't be written: {err}", path.display())))
     }
 }
 

@@ -6,9 +6,9 @@ use clap::{Args, Subcommand};
 
 use super::home::{write_private, write_public};
 use super::serve::ConfigFile;
-use super::{CommandFault, ambient, failed};
-use crate::app::{open_store, read_policy};
-use crate::config::Config;
+use super::{CommandFault, ambient, failed, read};
+use crate::app::{open_used, read_policy};
+use crate::config::{Config, whsec_of};
 use crate::http::auth::Mint;
 use crate::journal::KeyEnrolment;
 use crate::proof::{NoteSigner, PublicKey, SigningKey, b64url, key_id_of};
@@ -139,12 +139,12 @@ impl Keys {
 impl Init {
     #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     fn run(self) -> Result<(), CommandFault> {
-        use base64::Engine as _;
         std::fs::create_dir_all(&self.dir).map_err(at(&self.dir))?;
-        let webhook = format!("whsec_{}", base64::engine::general_purpose::STANDARD.encode(seed()));
-        for (name, secret) in
-            [("signer-api-key", b64url(seed())), ("rail-api-key", b64url(seed())), ("callback-secret", webhook)]
-        {
+        for (name, secret) in [
+            ("signer-api-key", b64url(seed())),
+            ("rail-api-key", b64url(seed())),
+            ("callback-secret", whsec_of(&seed())),
+        ] {
             let path = self.dir.join(name);
             if path.exists() {
                 println!("kept   {}", path.display());
@@ -182,8 +182,7 @@ impl Pair<'_> {
                     self.public.display()
                 )));
             }
-            (true, false) => std::fs::read_to_string(self.private)
-                .map_err(|err| failed(format_args!("{}: can't be read: {err}", self.private.display())))?,
+            (true, false) => read(self.private)?,
             (false, false) => {
                 let private = mint()?;
                 write_private(self.private, &private).map_err(at(self.private))?;
@@ -248,9 +247,9 @@ impl Issuer {
         let unusable = |err: &dyn std::fmt::Display| CommandFault::Unusable(format!("{}: {err}", self.file.display()));
         if !self.file.exists() {
             let pem = SigningKey::from_seed(&seed()).to_pem().map_err(failed)?;
-            write_private(&self.file, &pem).map_err(|err| unusable(&err))?;
+            write_private(&self.file, &pem).map_err(at(&self.file))?;
         }
-        let pem = std::fs::read_to_string(&self.file).map_err(|err| unusable(&err))?;
+        let pem = read(&self.file)?;
         let jwks = self.file.with_extension("jwks.json");
         write_public(&jwks, &Mint::from_pem(&pem).map_err(|err| unusable(&err))?.jwks()).map_err(at(&jwks))?;
         println!("{} verifies the tokens of {}", jwks.display(), self.file.display());
@@ -263,7 +262,7 @@ impl Enrol {
     async fn run(self) -> Result<(), CommandFault> {
         let unusable =
             |err: &dyn std::fmt::Display| CommandFault::Unusable(format!("{}: {err}", self.public_key.display()));
-        let pem = std::fs::read_to_string(&self.public_key).map_err(|err| unusable(&err))?;
+        let pem = read(&self.public_key)?;
         if pem.contains("PRIVATE KEY") {
             return Err(unusable(&"is a private key, which its owner keeps; enrol its public half (.pub.pem)"));
         }
@@ -271,11 +270,11 @@ impl Enrol {
         let key_id = self.key_id.clone().unwrap_or_else(|| key_id_of(&key));
         let enrolment = enrolment(&self.tenant, &self.signer, &key_id, &self.by)?;
         let config = Config::load(self.file.config.as_deref())?;
-        let store = open_store(&config, ambient().clock).await?;
+        let store = open_used(&config, ambient().clock).await?;
         let new = enrolment.pin(&store, &key).await.map_err(failed)?;
         println!("{} {} {key_id}", self.signer, if new { "enrolled" } else { "already has" });
         // The policy may be another machine's: then nothing is said.
-        if read_policy(&config).is_ok_and(|policy| !policy.names_signer(&self.signer)) {
+        if read_policy(&config).is_ok_and(|policy| !policy.signers().contains(self.signer.as_str())) {
             eprintln!("countersign: no group of the policy names {}: this key approves nothing", self.signer);
         }
         store.close().await;
@@ -286,7 +285,7 @@ impl Enrol {
 impl Revoke {
     #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     async fn run(self) -> Result<(), CommandFault> {
-        let store = open_store(&Config::load(self.file.config.as_deref())?, ambient().clock).await?;
+        let store = open_used(&Config::load(self.file.config.as_deref())?, ambient().clock).await?;
         enrolment(&self.tenant, &self.signer, &self.key_id, &self.by)?.revoke(&store).await.map_err(failed)?;
         println!("{} lost {}", self.signer, self.key_id);
         store.close().await;

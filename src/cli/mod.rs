@@ -19,19 +19,23 @@ mod sign;
 mod signer;
 mod token;
 mod verify;
+mod way_in;
 mod webhooks;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use secrecy::SecretString;
+use url::Url;
 
 pub use client::{CallFault, McpClient, ToolAnswer};
 pub use home::{Card, Home, Peers};
 
 use crate::ambient::{SystemClock, SystemEntropy};
 use crate::app::{Ambient, StartFault};
-use crate::config::ConfigFault;
+use crate::config::{ConfigFault, web_url};
 
 /// The payment desk for AI agents: an agent proposes, a person countersigns, the money moves once.
 #[derive(Debug, Parser)]
@@ -48,7 +52,7 @@ struct Cli {
 enum Command {
     /// Gateway, reference signer service and sandbox rail in one process, on embedded databases
     Dev(dev::Dev),
-    /// Play the whole story against a fresh dev instance; exit 0 only if every promise held
+    /// Play the whole story against a fresh dev instance, and check every promise
     Demo(demo::Demo),
     /// The gateway and its worker
     Serve(serve::Serve),
@@ -115,16 +119,35 @@ impl From<StartFault> for CommandFault {
     }
 }
 
+/// No link or token is good for longer.
+const A_YEAR_OF_MINUTES: u64 = 366 * 24 * 60;
+
 /// A failure with a line of its own.
 fn failed(why: impl std::fmt::Display) -> CommandFault {
     CommandFault::Failed(why.to_string())
+}
+
+/// Reads a text file that an option named.
+fn read(file: &Path) -> Result<String, CommandFault> {
+    std::fs::read_to_string(file)
+        .map_err(|err| CommandFault::Unusable(format!("{}: can't be read: {}", file.display(), err.kind())))
+}
+
+/// A secret from its file; a trailing line end is not part of it.
+fn secret(file: &Path) -> Result<SecretString, CommandFault> {
+    Ok(read(file)?.trim_end_matches(['\r', '\n']).to_owned().into())
+}
+
+/// An address that an option named.
+fn web_address(option: &str, text: &str) -> Result<Url, CommandFault> {
+    web_url(text).map_err(|why| CommandFault::Unusable(format!("{option}: {why}")))
 }
 
 fn ambient() -> Ambient {
     Ambient { clock: Arc::new(SystemClock), entropy: Arc::new(SystemEntropy) }
 }
 
-/// What every command's help ends with.
+/// What every command's help ends with, and the only place in it that speaks of exit codes.
 const EXITS: &str = "Exit codes: 0 it was done, 1 it was not, 2 the command line or the configuration can't be used; \
     3, of verify only: what was verified is broken.";
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed};
-use crate::app::{journal, open_store, read_policy};
+use crate::app::{journal, open_used, read_policy};
 use crate::domain::Timestamp;
 use crate::journal::{Comparing, Journal, RestoreReport};
 
@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Options of `restored`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  countersign restored --config countersign.toml     mark, compare, report; then start the desk\n  countersign restored --mark-only                   mark; whoever works compares\n  countersign restored --report --json               what the last comparison found\n\nExit 0: everything was compared, and nothing needs a person. 1: something does, or not everything could be compared\nyet: nothing is sent until it was. 2: the command line or the configuration can't be used. See docs/restore.md."
+    after_help = "Examples:\n  countersign restored --config countersign.toml     mark, compare, report; then start the desk\n  countersign restored --mark-only                   mark; whoever works compares\n  countersign restored --report --json               what the last comparison found\n\nIt is done when everything was compared and nothing needs a person; nothing is sent before everything was\ncompared. See docs/restore.md."
 )]
 pub(super) struct Restored {
     #[command(flatten)]
@@ -42,7 +42,7 @@ impl Restored {
         let config = self.file.checked()?;
         let policy = read_policy(&config)?;
         let ambient = ambient();
-        let store = open_store(&config, std::sync::Arc::clone(&ambient.clock)).await?;
+        let store = open_used(&config, std::sync::Arc::clone(&ambient.clock)).await?;
         let journal = journal(&config, policy, store.clone(), &ambient, false).await?;
         if !self.report {
             let new = journal.mark_restored("told").await.map_err(failed)?;

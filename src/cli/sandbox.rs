@@ -4,11 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use secrecy::ExposeSecret as _;
 
-use super::signer::secret;
-use super::{CommandFault, ambient, failed};
-use crate::config::Config;
+use super::{CommandFault, ambient, failed, secret};
+use crate::config::{Config, api_key};
 use crate::http::serve::{Serving, bind, serve};
 use crate::lifecycle::stop_on_signals;
 use crate::sandbox::Sandbox;
@@ -38,13 +36,11 @@ impl SandboxRail {
             "countersign-sandbox".clone_into(&mut config.telemetry.service_name);
         }
         let guard = telemetry::init(&config.telemetry)?;
-        let api_key = secret(&self.api_key_file)?;
-        if api_key.expose_secret().len() < 16 {
-            return Err(CommandFault::Unusable("--api-key-file: the key must be at least 16 characters".to_owned()));
-        }
+        let key = secret(&self.api_key_file)?;
+        api_key("--api-key-file", &key)?;
         let listener = bind("--listen", &self.listen).await?;
         let ambient = ambient();
-        let rail = Sandbox::open(&self.database, api_key, Arc::clone(&ambient.clock), Arc::clone(&ambient.entropy))
+        let rail = Sandbox::open(&self.database, key, Arc::clone(&ambient.clock), Arc::clone(&ambient.entropy))
             .await
             .map_err(failed)?;
         let stop = stop_on_signals().map_err(failed)?;

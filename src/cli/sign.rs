@@ -1,14 +1,15 @@
 //! `countersign sign`: a signer sees the exact payment, then approves or rejects it with a key file.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::client::{McpClient, ToolAnswer};
 use super::home::Card;
-use super::{CommandFault, failed};
+use super::way_in::WayIn;
+use super::{CommandFault, failed, read};
 use crate::domain::{Choice, PaymentId};
 use crate::proof::{
     DecisionDocument, PaymentDocument, SigningKey, compare_code, key_id_of, payment_digest, sign_detached,
@@ -31,24 +32,14 @@ pub(super) struct Sign {
     /// Who signs, of the dev signers
     #[arg(long, default_value = "finance-1")]
     signer: String,
-    /// The MCP endpoint
-    #[arg(long)]
-    url: Option<String>,
-    /// A token with the signer role
-    #[arg(long, env = "COUNTERSIGN_TOKEN", hide_env_values = true)]
-    token: Option<String>,
-    /// A file that holds that token
-    #[arg(long, conflicts_with = "token")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    way_in: WayIn,
     /// Your private key (PKCS#8 PEM, Ed25519)
     #[arg(long)]
     key: Option<PathBuf>,
     /// The name your key is enrolled under; by default the one made from the key itself
     #[arg(long)]
     key_id: Option<String>,
-    /// The dev instance's folder
-    #[arg(long, default_value = ".countersign")]
-    data_dir: PathBuf,
     /// Do not ask before signing
     #[arg(long)]
     yes: bool,
@@ -99,21 +90,14 @@ impl Sign {
     }
 
     fn desk(&self) -> Result<Desk, CommandFault> {
-        let own = self.url.is_some() && (self.token.is_some() || self.token_file.is_some()) && self.key.is_some();
-        let card = if own { None } else { Some(Card::read(&self.data_dir)?) };
+        let (url, token) = self.way_in.given()?;
+        let own = url.is_some() && token.is_some() && self.key.is_some();
+        let card = if own { None } else { Some(Card::read(&self.way_in.data_dir)?) };
         let signer = card.as_ref().and_then(|card| card.signers.iter().find(|entry| entry.signer_id == self.signer));
         let missing =
             |what: &str| CommandFault::Unusable(format!("{what} is needed: there is no dev signer {:?}", self.signer));
-        let url = self
-            .url
-            .clone()
-            .or_else(|| card.as_ref().map(|card| card.mcp_url.clone()))
-            .ok_or_else(|| missing("--url"))?;
-        let token = match (&self.token, &self.token_file) {
-            (Some(token), _) => token.clone(),
-            (None, Some(file)) => read(file)?.trim().to_owned(),
-            (None, None) => signer.map(|entry| entry.token.clone()).ok_or_else(|| missing("--token"))?,
-        };
+        let url = url.or_else(|| card.as_ref().map(|card| card.mcp_url.clone())).ok_or_else(|| missing("--url"))?;
+        let token = token.or_else(|| signer.map(|entry| entry.token.clone())).ok_or_else(|| missing("--token"))?;
         let file =
             self.key.clone().or_else(|| signer.map(|entry| entry.key_file.clone())).ok_or_else(|| missing("--key"))?;
         let pem = read(&file)?;
@@ -220,10 +204,4 @@ pub(super) async fn call(client: &McpClient, tool: &str, arguments: Value) -> Re
         return Err(failed(format_args!("{}: {}", answer.text("error_code"), answer.text("error_message"))));
     }
     Ok(answer)
-}
-
-/// Reads a text file that an option named.
-pub(super) fn read(file: &Path) -> Result<String, CommandFault> {
-    std::fs::read_to_string(file)
-        .map_err(|err| CommandFault::Unusable(format!("{}: can't be read: {}", file.display(), err.kind())))
 }

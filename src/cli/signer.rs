@@ -4,11 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
-use secrecy::SecretString;
+use clap::{Args, value_parser};
 use serde::Deserialize;
 
-use super::{CommandFault, ambient, failed};
+use super::{A_YEAR_OF_MINUTES, CommandFault, ambient, failed, read, secret};
 use crate::config::Config;
 use crate::http::serve::{Serving, bind, serve};
 use crate::lifecycle::stop_on_signals;
@@ -40,7 +39,7 @@ pub(super) struct Signer {
     #[arg(long, env = "COUNTERSIGN_SIGNER_CALLBACK_SECRET_FILE")]
     callback_secret_file: PathBuf,
     /// How long a sign link leads anywhere, in minutes
-    #[arg(long, default_value_t = 15)]
+    #[arg(long, default_value_t = 15, value_parser = value_parser!(u64).range(1..=A_YEAR_OF_MINUTES))]
     link_minutes: u64,
     /// Offer the presence switch (for trying things out)
     #[arg(long)]
@@ -105,31 +104,15 @@ impl Signer {
     }
 
     fn entries(&self) -> Result<Vec<DirectoryEntry>, CommandFault> {
-        let unusable = |what: &std::path::Path, err: &dyn std::fmt::Display| {
-            CommandFault::Unusable(format!("{}: {err}", what.display()))
-        };
-        let text = std::fs::read_to_string(&self.directory).map_err(|err| unusable(&self.directory, &err.kind()))?;
-        let file: DirectoryFile = toml::from_str(&text).map_err(|err| unusable(&self.directory, &err))?;
+        let file: DirectoryFile = toml::from_str(&read(&self.directory)?)
+            .map_err(|err| CommandFault::Unusable(format!("{}: {err}", self.directory.display())))?;
         let folder = self.directory.parent().unwrap_or(std::path::Path::new("."));
         file.signer
             .into_iter()
             .map(|row| {
-                let key_pem = match row.public_key_file {
-                    Some(key) => {
-                        let path = folder.join(key);
-                        Some(std::fs::read_to_string(&path).map_err(|err| unusable(&path, &err.kind()))?)
-                    }
-                    None => None,
-                };
+                let key_pem = row.public_key_file.map(|key| read(&folder.join(key))).transpose()?;
                 Ok(DirectoryEntry { signer_id: row.signer_id, name: row.name, key_pem, online: row.online })
             })
             .collect()
     }
-}
-
-/// A secret from its file; a trailing line end is not part of it.
-pub(super) fn secret(file: &std::path::Path) -> Result<SecretString, CommandFault> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|err| CommandFault::Unusable(format!("{}: can't be read: {}", file.display(), err.kind())))?;
-    Ok(text.trim_end_matches(['\r', '\n']).to_owned().into())
 }

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, value_parser};
 
 use super::home::{Card, ISSUER};
-use super::{CommandFault, ambient, failed};
+use super::{A_YEAR_OF_MINUTES, CommandFault, ambient, read};
 use crate::domain::Role;
 use crate::http::auth::{Grant, Mint};
 
@@ -31,8 +31,8 @@ pub(super) struct Token {
     /// A scope to carry
     #[arg(long, default_value = "")]
     scope: String,
-    /// How long it is good for
-    #[arg(long, default_value_t = 60)]
+    /// How long it is good for, in minutes
+    #[arg(long, default_value_t = 60, value_parser = value_parser!(u64).range(1..=A_YEAR_OF_MINUTES))]
     minutes: u64,
     /// The audience; by default the running dev instance's MCP endpoint
     #[arg(long)]
@@ -70,9 +70,8 @@ impl Token {
             None => Card::read(&self.data_dir)?.mcp_url,
         };
         let file = self.key.unwrap_or_else(|| self.data_dir.join("keys").join("issuer.pem"));
-        let pem = std::fs::read_to_string(&file)
-            .map_err(|err| CommandFault::Unusable(format!("{}: can't be read: {}", file.display(), err.kind())))?;
-        let mint = Mint::from_pem(&pem).map_err(failed)?;
+        let mint = Mint::from_pem(&read(&file)?)
+            .map_err(|err| CommandFault::Unusable(format!("{}: {err}", file.display())))?;
         println!(
             "{}",
             mint.token(&Grant {

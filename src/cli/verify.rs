@@ -20,7 +20,7 @@ use crate::proof::{NoteVerifier, shown};
 pub(super) enum Verify {
     /// Recompute the audit chains, compare them with their signed checkpoints and with what is stored
     #[command(
-        after_help = "Examples:\n  countersign verify audit --config countersign.toml --checkpoints /srv/audit --key checkpoint-key.pub\n  COUNTERSIGN__DATABASE__URL=sqlite://.countersign/gateway.db countersign verify audit \\\n    --checkpoints .countersign/checkpoints --key .countersign/keys/checkpoint-key.pub     a dev instance's\n\nFinds entries that were edited, deleted, inserted, reordered or cut off, a chain rewritten as a whole, spoilt\ncheckpoints, payments whose history is not complete, and executions without their approvals. Each is named.\nWithout checkpoints it can't see a chain that was rewritten or cut together with its head.\n\nExit 0: the audit is whole. 1: it could not be looked at. 2: the command line or the configuration can't be\nused. 3: it is broken."
+        after_help = "Examples:\n  countersign verify audit --config countersign.toml --checkpoints /srv/audit --key checkpoint-key.pub\n  COUNTERSIGN__DATABASE__URL=sqlite://.countersign/gateway.db countersign verify audit \\\n    --checkpoints .countersign/checkpoints --key .countersign/keys/checkpoint-key.pub     a dev instance's\n\nFinds entries that were edited, deleted, inserted, reordered or cut off, a chain rewritten as a whole, spoilt\ncheckpoints, payments whose history is not complete, and executions without their approvals. Each is named.\nWithout checkpoints it can't see a chain that was rewritten or cut together with its head."
     )]
     Audit(Audit),
 }
@@ -118,7 +118,7 @@ impl Audit {
 
 /// A report for a person.
 fn shown_report(report: &AuditReport) -> String {
-    let AuditReport { tenant, entries, payments, moved_out, .. } = report;
+    let AuditReport { tenant, entries, payments, .. } = report;
     let head = shown(&report.head);
     let mut lines = Vec::new();
     if report.is_whole() {
@@ -131,8 +131,7 @@ fn shown_report(report: &AuditReport) -> String {
             lines.push(format!("  and {} more", report.more));
         }
     }
-    let gone = if *moved_out > 0 { format!("; {moved_out} ended ones are no longer stored") } else { String::new() };
-    lines.push(format!("  payments: {payments} compared with it{gone}"));
+    lines.push(format!("  payments: {payments} compared with it"));
     if let Some(covered) = &report.covered {
         let signed = if covered.up_to > 0 {
             format!("up to entry {} as signed at {}", covered.up_to, covered.signed_at)

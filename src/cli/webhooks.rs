@@ -19,7 +19,7 @@ pub(super) enum Webhooks {
     List(List),
     /// Have events delivered once more, with all attempts; the worker does it
     #[command(
-        after_help = "Examples:\n  countersign webhooks redeliver evt_01M8MVZKVSMWQPF6BJX58977ZP     to every target, delivered or not\n  countersign webhooks redeliver --all-dead\n\nExit 1: there is no such event, or it is being delivered right now."
+        after_help = "Examples:\n  countersign webhooks redeliver evt_01M8MVZKVSMWQPF6BJX58977ZP     to every target, delivered or not\n  countersign webhooks redeliver --all-dead\n\nRefused where there is no such event, or it is being delivered right now."
     )]
     Redeliver(Redeliver),
 }

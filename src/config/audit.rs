@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use url::Url;
 
+use super::urls::web_url;
 use super::{ConfigFault, fault};
 
 /// `[audit]`.
@@ -42,9 +43,6 @@ impl Audit {
             }
             (true, false) | (false, true) => {}
         }
-        if self.checkpoint_every_ms == 0 {
-            return Err(fault("audit.checkpoint_every_ms", "must be more than zero"));
-        }
         if self.checkpoint_entries == 0 {
             return Err(fault("audit.checkpoint_entries", "must be more than zero"));
         }
@@ -53,14 +51,11 @@ impl Audit {
 
     /// Where each checkpoint is posted to.
     ///
-    /// *Errors*: a text that is no http or https URL without a user name.
+    /// *Errors*: a text that is no address.
     pub fn receiver(&self) -> Result<Option<Url>, ConfigFault> {
         if self.checkpoint_url.is_empty() {
             return Ok(None);
         }
-        let url = Url::parse(&self.checkpoint_url)
-            .ok()
-            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host() && url.username().is_empty());
-        url.map(Some).ok_or_else(|| fault("audit.checkpoint_url", "must be an http or https URL without a user name"))
+        web_url(&self.checkpoint_url).map(Some).map_err(|why| fault("audit.checkpoint_url", why))
     }
 }

@@ -1,14 +1,17 @@
 //! Every value that can't be used is refused before anything starts, with its setting and the reason.
 
-use url::Url;
+use secrecy::ExposeSecret as _;
 
 use super::secrets::{api_key, whsecs};
-use super::{Config, ConfigFault, fault, ms};
+use super::urls::{UrlFault, bare_url, base_url, database_url, web_url};
+use super::{Config, ConfigFault, Database, fault, ms};
 use crate::domain::{Account, Currency, TenantId};
 use crate::telemetry;
 
 /// No span is longer: what lies beyond is a slip, and would run off the end of time.
 const LONGEST_S: u64 = 366 * 24 * 3_600;
+/// But for retention, which has to be longer than the longest window of a limit: a year.
+const LONGEST_KEPT_S: u64 = 10 * LONGEST_S;
 /// How long a worker may sleep, and how long what a dead one held may lie.
 const IDLE_MS: u64 = 3_600_000;
 /// Below it a call's deadline would leave its answer no time.
@@ -20,6 +23,7 @@ impl Config {
     /// *Errors*: the first setting that is missing or can't be used; never its value.
     pub fn check(&self) -> Result<(), ConfigFault> {
         self.check_server()?;
+        self.database.check()?;
         self.check_auth()?;
         self.check_peers()?;
         self.webhooks.check()?;
@@ -32,25 +36,18 @@ impl Config {
 
     fn check_server(&self) -> Result<(), ConfigFault> {
         let server = &self.server;
-        web_url("server.public_url", &server.public_url)?;
-        if !Url::parse(&server.public_url).is_ok_and(|url| bare(&url)) {
-            return Err(fault("server.public_url", "must be scheme, host and port alone; the pages come after it"));
-        }
+        url("server.public_url", bare_url(&server.public_url))?;
         let listen = server.listen.rsplit_once(':');
         if !listen.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) {
             return Err(fault("server.listen", "must be an address and a port, such as 127.0.0.1:8080"));
         }
         for (host, number) in server.allowed_hosts.iter().zip(1..) {
-            if !Url::parse(&format!("http://{host}/")).is_ok_and(|url| bare(&url)) {
-                return Err(fault("server.allowed_hosts", format_args!("number {number} must be a host or host:port")));
-            }
+            bare_url(&format!("http://{host}/")).map_err(|_| {
+                fault("server.allowed_hosts", format_args!("number {number} must be a host or host:port"))
+            })?;
         }
         for (origin, number) in server.allowed_origins.iter().zip(1..) {
-            let usable = Url::parse(origin).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && bare(&url));
-            if !usable {
-                let why = format_args!("number {number} must be an origin, such as https://app.example");
-                return Err(fault("server.allowed_origins", why));
-            }
+            bare_url(origin).map_err(|why| fault("server.allowed_origins", format_args!("number {number} {why}")))?;
         }
         if server.call_deadline_ms < SHORTEST_DEADLINE_MS {
             return Err(fault("server.call_deadline_ms", format_args!("must be at least {SHORTEST_DEADLINE_MS}")));
@@ -68,7 +65,7 @@ impl Config {
                 return Err(fault("auth.jwks_url", "is required (or auth.jwks_file): where the issuer's keys are"));
             }
             (false, false) => return Err(fault("auth.jwks_url", "and auth.jwks_file are both set; set one")),
-            (false, true) => web_url("auth.jwks_url", &auth.jwks_url)?,
+            (false, true) => url("auth.jwks_url", web_url(&auth.jwks_url))?,
             (true, false) => {}
         }
         if auth.roles_claim.trim().is_empty() {
@@ -77,20 +74,35 @@ impl Config {
         if !auth.default_tenant.is_empty() {
             auth.default_tenant.parse::<TenantId>().map_err(|err| fault("auth.default_tenant", err.message))?;
         }
-        auth.authorization_servers.iter().try_for_each(|url| web_url("auth.authorization_servers", url))
+        match web_url(&auth.issuer) {
+            // It is published as the authorization server.
+            Err(why @ UrlFault::NotWeb) if auth.authorization_servers.is_empty() => {
+                return Err(fault(
+                    "auth.issuer",
+                    format_args!("{why}, unless auth.authorization_servers names others"),
+                ));
+            }
+            Ok(_) | Err(UrlFault::NotWeb) => {}
+            Err(why) => return Err(fault("auth.issuer", why)),
+        }
+        for (server, number) in auth.authorization_servers.iter().zip(1..) {
+            web_url(server)
+                .map_err(|why| fault("auth.authorization_servers", format_args!("number {number} {why}")))?;
+        }
+        Ok(())
     }
 
     fn check_peers(&self) -> Result<(), ConfigFault> {
-        web_url("signer.url", &self.signer.url)?;
-        web_url("rail.url", &self.rail.url)?;
+        url("signer.url", base_url(&self.signer.url))?;
+        url("rail.url", base_url(&self.rail.url))?;
         api_key("signer.api_key", &self.signer.api_key)?;
         api_key("rail.api_key", &self.rail.api_key)?;
         whsecs("signer.callback_secret", &self.signer.callback_secret)?;
         if !self.signer.callback_url.is_empty() {
-            web_url("signer.callback_url", &self.signer.callback_url)?;
+            url("signer.callback_url", web_url(&self.signer.callback_url))?;
         }
         if !self.telemetry.otlp_endpoint.is_empty() {
-            web_url("telemetry.otlp_endpoint", &self.telemetry.otlp_endpoint)?;
+            url("telemetry.otlp_endpoint", base_url(&self.telemetry.otlp_endpoint))?;
         }
         let Some(Some(life)) = self.dedup()? else { return Ok(()) };
         if life.as_secs() > LONGEST_S {
@@ -164,6 +176,7 @@ impl Config {
             ("rail.query_base_ms", rail.query_base_ms, LONGEST_MS),
             ("rail.query_cap_ms", rail.query_cap_ms, LONGEST_MS),
             ("webhooks.timeout_ms", self.webhooks.timeout_ms, LONGEST_MS),
+            ("audit.checkpoint_every_ms", self.audit.checkpoint_every_ms, LONGEST_MS),
         ];
         let any = [
             ("server.drain_ms", self.server.drain_ms, LONGEST_MS),
@@ -172,6 +185,8 @@ impl Config {
             ("signer.breaker_wait_ms", signer.breaker_wait_ms, LONGEST_MS),
             ("rail.breaker_wait_ms", rail.breaker_wait_ms, LONGEST_MS),
             ("rail.read_lag_ms", rail.read_lag_ms, LONGEST_MS),
+            ("retention.finished_after_s", self.retention.finished_after_s, LONGEST_KEPT_S),
+            ("restore.asleep_s", self.restore.asleep_s, LONGEST_S),
         ];
         if let Some((setting, ..)) = positive.iter().find(|(_, value, _)| *value == 0) {
             return Err(fault(setting, "must be more than zero"));
@@ -199,20 +214,16 @@ fn too_long(setting: &str, longest: u64) -> ConfigFault {
     fault(setting, format_args!("must be at most {longest}"))
 }
 
-/// An address of ours or another's. One with a password in it would be shown by `check` and in logs.
-fn web_url(setting: &str, text: &str) -> Result<(), ConfigFault> {
-    let Ok(url) = Url::parse(text) else { return Err(fault(setting, "must be an http or https URL")) };
-    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(fault(setting, "must be an http or https URL"));
-    }
-    if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
-        return Err(fault(setting, "must have no user name, password or fragment"));
-    }
-    Ok(())
+/// Says of a URL that can't be used whose it is.
+fn url<T>(setting: &str, judged: Result<T, UrlFault>) -> Result<(), ConfigFault> {
+    judged.map(drop).map_err(|why| fault(setting, why))
 }
 
-/// Whether a URL is nothing but scheme, host and port.
-fn bare(url: &Url) -> bool {
-    let plain = url.username().is_empty() && url.password().is_none();
-    plain && url.has_host() && url.path() == "/" && url.query().is_none() && url.fragment().is_none()
+impl Database {
+    /// Checks what kind of database it is.
+    ///
+    /// *Errors*: one that is not spoken here.
+    pub fn check(&self) -> Result<(), ConfigFault> {
+        url("database.url", database_url(self.url.expose_secret()))
+    }
 }

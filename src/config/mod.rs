@@ -4,6 +4,7 @@ mod audit;
 mod check;
 mod layers;
 mod secrets;
+mod urls;
 mod webhooks;
 
 use std::path::{Path, PathBuf};
@@ -13,8 +14,9 @@ use secrecy::SecretString;
 use serde::Deserialize;
 
 pub use audit::Audit;
-pub use secrets::whsecs;
-pub use webhooks::{Webhooks, whsec};
+pub use secrets::{api_key, whsecs};
+pub use urls::{UrlFault, base_url, is_web, web_url};
+pub use webhooks::{Webhooks, whsec, whsec_of};
 
 use secrets::resolve;
 
@@ -223,7 +225,7 @@ pub struct Telemetry {
 }
 
 impl Config {
-    /// Reads defaults, `file` and the environment, resolves secret files, and checks every value.
+    /// Reads defaults, `file` and the environment, and resolves secret files. [`Config::check`] judges the values.
     ///
     /// *Errors*: one line that names the setting, never its value.
     pub fn load(file: Option<&Path>) -> Result<Self, ConfigFault> {
@@ -248,17 +250,19 @@ impl Config {
         resolve("signer.callback_secret", &mut signer.callback_secret, &signer.callback_secret_file)
     }
 
-    /// How long what has ended stays in the hot tables, if `longest` is the longest window that a limit counts over.
+    /// How long what has ended stays in the hot tables, if the policy looks back over `span` at the most.
     ///
-    /// *Errors*: less than that: a limit counts payments where they are, and would forget what was spent.
-    pub fn finished_after(&self, longest: Duration) -> Result<Option<Duration>, ConfigFault> {
+    /// *Errors*: less than that and a payment's own life: limits and sums count payments where they are, once more
+    /// when one is carried out, as of when it was created. They would forget what was spent.
+    pub fn finished_after(&self, span: Duration) -> Result<Option<Duration>, ConfigFault> {
         let seconds = self.retention.finished_after_s;
-        if seconds > 0 && Duration::from_secs(seconds) <= longest {
+        let life = self.payments.expires_after_s.saturating_add(self.payments.execute_within_s);
+        let least = span.as_secs().saturating_add(life);
+        if seconds > 0 && !span.is_zero() && seconds <= least {
             return Err(fault(
                 "retention.finished_after_s",
                 format_args!(
-                    "must be 0 or more than {}, the longest window of a limit in policy.file",
-                    longest.as_secs()
+                    "must be 0 or more than {least}: the longest span of policy.file and what a payment may live"
                 ),
             ));
         }

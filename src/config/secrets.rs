@@ -43,15 +43,15 @@ pub(super) fn redacted(table: &Table, path: &str) -> Table {
     table.iter().map(shown).collect()
 }
 
-/// An API key: there, long enough, in one piece.
-pub(super) fn api_key(setting: &str, value: &SecretString) -> Result<(), ConfigFault> {
+/// An API key: there, long enough, in one piece, and fit for a header.
+pub fn api_key(setting: &str, value: &SecretString) -> Result<(), ConfigFault> {
     const LEAST: usize = 16;
     let text = value.expose_secret();
     if text.trim().is_empty() {
         return Err(required(setting));
     }
-    if text.len() < LEAST || text.contains(char::is_whitespace) {
-        return Err(fault(setting, format_args!("must be at least {LEAST} characters without white space")));
+    if text.len() < LEAST || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(fault(setting, format_args!("must be at least {LEAST} visible ASCII characters")));
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! `[webhooks]`: where payment events go, what signs them, how often they are tried.
 
+use std::fmt::Display;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -7,6 +9,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::secrets::MOST;
+use super::urls::{bare_url, web_url};
 use super::{ConfigFault, fault};
 
 /// `[webhooks]`.
@@ -59,20 +62,14 @@ impl Webhooks {
 
     /// The targets, each in the one form that its URL has.
     ///
-    /// *Errors*: one that is no http or https URL, carries a user name, or is listed twice.
+    /// *Errors*: one that is no address, or is listed twice.
     pub fn urls(&self) -> Result<Vec<Url>, ConfigFault> {
         let mut urls: Vec<Url> = Vec::with_capacity(self.targets.len());
         for (text, number) in self.targets.iter().zip(1..) {
-            let bad = |why: &str| fault("webhooks.targets", format_args!("number {number} {why}"));
-            let url = Url::parse(text).map_err(|_| bad("is not a URL"))?;
-            if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-                return Err(bad("must be an http or https URL"));
-            }
-            if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
-                return Err(bad("must have no user name, password or fragment"));
-            }
+            let bad = |why: &dyn Display| fault("webhooks.targets", format_args!("number {number} {why}"));
+            let url = web_url(text).map_err(|why| bad(&why))?;
             if urls.contains(&url) {
-                return Err(bad("is listed twice"));
+                return Err(bad(&"is listed twice"));
             }
             urls.push(url);
         }
@@ -83,9 +80,8 @@ impl Webhooks {
     pub fn allowed(&self) -> Result<Vec<(String, u16)>, ConfigFault> {
         let read = |entry: &String| {
             let port: u16 = entry.rsplit_once(':')?.1.parse().ok()?;
-            let url = Url::parse(&format!("http://{entry}/")).ok()?;
-            let plain = url.username().is_empty() && url.password().is_none() && url.path() == "/";
-            let host = url.host_str().filter(|_| plain && url.port_or_known_default() == Some(port))?;
+            let url = bare_url(&format!("http://{entry}/")).ok()?;
+            let host = url.host_str().filter(|_| url.port_or_known_default() == Some(port))?;
             Some((host.to_owned(), port))
         };
         let bad = |number| fault("webhooks.allow_private", format_args!("number {number} must be host:port"));
@@ -100,4 +96,9 @@ pub fn whsec(setting: &str, secret: &SecretString) -> Result<Vec<u8>, ConfigFaul
     bytes
         .filter(|bytes| (24..=64).contains(&bytes.len()))
         .ok_or_else(|| fault(setting, "must be whsec_ and base64 of 24 to 64 bytes"))
+}
+
+/// The `whsec_` secret that a key is.
+pub fn whsec_of(key: &[u8; 32]) -> String {
+    format!("whsec_{}", STANDARD.encode(key))
 }

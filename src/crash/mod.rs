@@ -112,15 +112,6 @@ impl Point {
         Self::EventSettleAfterCommit,
     ];
 
-    /// Those that each kind of side effect has.
-    pub const OF_EFFECTS: [Self; 5] = [
-        Self::IntentBeforeCommit,
-        Self::IntentAfterCommit,
-        Self::Answered,
-        Self::OutcomeBeforeCommit,
-        Self::OutcomeAfterCommit,
-    ];
-
     /// Its name in a plan; behind a kind and a slash where each kind of side effect has it.
     pub const fn as_str(self) -> &'static str {
         match self {

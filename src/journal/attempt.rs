@@ -2,7 +2,7 @@
 
 use super::ports::{Cause, Outcome, Trouble};
 use super::recorded::{Recorded, Started};
-use super::{Act, Journal, RACES, lost_race};
+use super::{Act, Journal, again};
 use crate::crash::{self, Point};
 use crate::domain::{Code, EffectId, Event, Payment, Refusal};
 use crate::store::{EffectKind, EffectState, Lease, NewEffect, StoreFault, Tx};
@@ -55,6 +55,10 @@ impl Journal {
         events: Vec<Event>,
         intent: Intent,
     ) -> Result<(Payment, Recorded), Refusal> {
+        // Where nothing of the payment changes, no update asks.
+        if events.is_empty() && tx.restore_is_open().await? {
+            return Err(StoreFault::Restoring.into());
+        }
         let actor = self.worker_actor();
         let mut current = payment.clone();
         let mut steps = Vec::new();
@@ -92,13 +96,7 @@ impl Journal {
     /// the state machine makes every late or repeated outcome harmless.
     pub(super) async fn settle(&self, payment_id: &str, settlement: Settlement<'_>) -> Result<Payment, Refusal> {
         metrics().effect(settlement.kind.as_str(), settlement.state.as_str());
-        for _ in 0..RACES {
-            match self.try_settle(payment_id, &settlement).await {
-                Err(refusal) if lost_race(&refusal) => {}
-                done => return done,
-            }
-        }
-        Err(StoreFault::Conflict.into())
+        again(|| self.try_settle(payment_id, &settlement)).await
     }
 
     async fn try_settle(&self, payment_id: &str, settlement: &Settlement<'_>) -> Result<Payment, Refusal> {
@@ -123,9 +121,18 @@ impl Journal {
     }
 
     /// Gives a lease back when no second transaction did.
+    ///
+    /// The worker's work changed nothing then, or not last: when the payment is due is said anew, as a time that
+    /// failed work was put off to would be due for ever.
     pub(super) async fn release(&self, lease: &Lease) -> Result<(), Refusal> {
         let mut tx = self.store.begin().await?;
-        tx.release(lease).await?;
+        let ours = tx.release(lease).await?;
+        if ours
+            && lease.claims > 0
+            && let Some(payment) = tx.payment_for_work(&lease.payment_id).await?
+        {
+            tx.rewake(&payment).await?;
+        }
         crash::at(Point::ReleaseBeforeCommit);
         tx.commit().await?;
         crash::at(Point::ReleaseAfterCommit);

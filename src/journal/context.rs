@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use moka::sync::Cache;
 
-use super::{Act, Journal, RACES, lost_race};
+use super::{Act, Journal, again};
 use crate::domain::{Applied, Event, Refusal};
-use crate::store::{ContextUse, StoreFault};
+use crate::store::ContextUse;
 
 /// Calls that are counted together.
 const BATCH_CALLS: i64 = 16;
@@ -106,13 +106,7 @@ impl Journal {
     }
 
     async fn add_context(&self, payment_id: &str, batch: ContextUse) -> Result<ContextUse, Refusal> {
-        for _ in 0..RACES {
-            match self.try_add_context(payment_id, batch).await {
-                Err(refusal) if lost_race(&refusal) => {}
-                done => return done,
-            }
-        }
-        Err(StoreFault::Conflict.into())
+        again(|| self.try_add_context(payment_id, batch)).await
     }
 
     async fn try_add_context(&self, payment_id: &str, batch: ContextUse) -> Result<ContextUse, Refusal> {

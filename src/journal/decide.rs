@@ -2,7 +2,7 @@
 
 use super::budget::judged_again;
 use super::reading::{decision_bytes, signer_of};
-use super::{Act, Journal, RACES, Selector, lost_race};
+use super::{Act, Journal, Selector, again};
 use crate::crash::{self, Point};
 use crate::domain::{
     Applied, ApprovalPolicy, Choice, Code, DecisionId, Event, Payment, PaymentId, Principal, Reason, Refusal, SignerId,
@@ -62,6 +62,7 @@ impl Journal {
     ) -> Result<Verdict, Refusal> {
         let signer = signer_of(who)?;
         let payment = self.status(who, selector).await?;
+        tracing::Span::current().record("payment.id", payment.terms.payment_id.as_str());
         let decision =
             Decision { signer, choice, reason: reason.to_string(), jws, document: None, source: Source::Mcp };
         let done = self.decide(&payment.terms.tenant, &payment.terms.payment_id, decision).await;
@@ -87,13 +88,7 @@ impl Journal {
         payment_id: &PaymentId,
         decision: Decision,
     ) -> Result<Verdict, Refusal> {
-        for _ in 0..RACES {
-            match self.try_decide(tenant, payment_id, &decision).await {
-                Err(refusal) if lost_race(&refusal) => {}
-                done => return done,
-            }
-        }
-        Err(crate::store::StoreFault::Conflict.into())
+        again(|| self.try_decide(tenant, payment_id, &decision)).await
     }
 
     async fn try_decide(

@@ -6,6 +6,7 @@ use super::ports::Cause;
 use super::reading::is_open;
 use super::{Journal, Selector};
 use crate::domain::{Attention, Payment, Phase, Principal, Refusal, Stage, Status, Timestamp, next_wake};
+use crate::store::EffectKind;
 
 /// One check.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,9 +61,15 @@ impl Journal {
             ));
         }
         if is_open(&payment) {
-            findings.push(self.signer_service().await);
+            let service = self.signer_service().await;
+            let has_it = service.good && payment.notice.registered_round >= payment.round;
+            findings.push(service);
             findings.push(registration(&payment));
             findings.push(attempts(&payment, self.rules.timing.notify.attempts));
+            findings.push(self.receipt(&payment).await?);
+            if has_it {
+                findings.push(self.link(&payment).await);
+            }
         }
         if payment.status.stage() == Stage::Signed {
             findings.push(self.rail().await);
@@ -93,7 +100,8 @@ impl Journal {
                 },
             ));
         }
-        if let Some(parking) = self.store.read().await?.parking(payment.terms.payment_id.as_str()).await? {
+        let parking = self.store.read().await?.parking(payment.terms.payment_id.as_str()).await?;
+        if let Some(parking) = &parking {
             findings.push(finding(
                 "parked",
                 false,
@@ -105,7 +113,8 @@ impl Journal {
                 "see the worker's log lines about this payment; it goes on by itself once that is mended",
             ));
         }
-        if !payment.status.is_terminal() {
+        // What is parked is not due when its state says so.
+        if !payment.status.is_terminal() && parking.is_none() {
             let (_, now) = self.store.next_due().await?;
             findings.push(worker(&payment, now, self.rules.timing.lease));
         }
@@ -129,6 +138,41 @@ impl Journal {
                 false,
                 format!("does not work: {trouble}; {}", breaker_word(breaker)),
                 "bring the signer service back; the gateway goes on trying, and after NEED_MANUAL resend_notification",
+            ),
+        }
+    }
+
+    /// What the signer service last said of an attempt to reach the signers.
+    async fn receipt(&self, payment: &Payment) -> Result<Finding, Refusal> {
+        let effects = self.store.read().await?.effects_of(payment.terms.payment_id.as_str()).await?;
+        let told = effects
+            .iter()
+            .rfind(|effect| effect.kind == EffectKind::SignerNotify.as_str() && !effect.outcome.is_empty());
+        let found = told.map_or_else(
+            || "none yet".to_owned(),
+            |told| {
+                let at = Timestamp::from_micros(told.settled_at.unwrap_or(told.created_at));
+                format!("{}: {}", at.rfc3339(), told.outcome)
+            },
+        );
+        Ok(finding("receipt", true, found, ""))
+    }
+
+    /// Whether a link to the sign page can be had, and how long it lasts. Those that were passed on are the signer
+    /// service's own: its contract does not tell of them.
+    async fn link(&self, payment: &Payment) -> Finding {
+        match self.signer.sign_link(&payment.notice.signer_ref).await {
+            Ok(link) => finding(
+                "sign_link",
+                true,
+                format!("one asked for now lapses at {}; an older one may have", link.expires_at.rfc3339()),
+                "",
+            ),
+            Err(trouble) => finding(
+                "sign_link",
+                false,
+                format!("none can be had: {trouble}"),
+                "see what the signer service logs; a signer needs no link to sign with countersign sign",
             ),
         }
     }

@@ -1,6 +1,6 @@
 //! Callbacks of the signer service: verified before they get here, seen once, a hint to look.
 
-use super::{Act, Journal, RACES, lost_race};
+use super::{Act, Journal, again};
 use crate::domain::{Code, Event, Refusal};
 
 impl Journal {
@@ -9,13 +9,7 @@ impl Journal {
     /// Returns whether the event was new. *Errors*: `PAYMENT_NOT_FOUND`, and nothing is remembered,
     /// so that the sender repeats it; `STORE_UNAVAILABLE` likewise.
     pub async fn hint(&self, event_id: &str, payment_id: &str) -> Result<bool, Refusal> {
-        for _ in 0..RACES {
-            match self.try_hint(event_id, payment_id).await {
-                Err(refusal) if lost_race(&refusal) => {}
-                done => return done,
-            }
-        }
-        Err(crate::store::StoreFault::Conflict.into())
+        again(|| self.try_hint(event_id, payment_id)).await
     }
 
     async fn try_hint(&self, event_id: &str, payment_id: &str) -> Result<bool, Refusal> {

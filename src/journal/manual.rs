@@ -1,9 +1,9 @@
 //! Settling by hand: one person holds; two release or attest; another signer is asked.
 
-use super::{Act, Journal, RACES, Selector, lost_race};
+use super::{Act, Journal, Selector, again};
 use crate::crash::{self, Point};
 use crate::domain::{Account, Code, Event, Payment, Phase, Principal, Reason, Refusal, SignerId, Terms, is_requester};
-use crate::store::{Attestation, Matter, StoreFault};
+use crate::store::{Attestation, Matter};
 
 /// What two people must say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,13 +81,7 @@ impl Journal {
         word: &str,
         reason: &str,
     ) -> Result<Payment, Refusal> {
-        for _ in 0..RACES {
-            match self.try_by_hand(who, selector, event.clone(), word, reason).await {
-                Err(refusal) if lost_race(&refusal) => {}
-                done => return done,
-            }
-        }
-        Err(StoreFault::Conflict.into())
+        again(|| self.try_by_hand(who, selector, event.clone(), word, reason)).await
     }
 
     async fn try_by_hand(
@@ -119,13 +113,7 @@ impl Journal {
         verb: &Verb,
         evidence: &Reason,
     ) -> Result<Attested, Refusal> {
-        for _ in 0..RACES {
-            match self.try_attest(who, selector, verb, evidence).await {
-                Err(refusal) if lost_race(&refusal) => {}
-                done => return done,
-            }
-        }
-        Err(StoreFault::Conflict.into())
+        again(|| self.try_attest(who, selector, verb, evidence)).await
     }
 
     async fn try_attest(

@@ -75,7 +75,7 @@ use crate::domain::{
     Applied, Attention, Code, Effect, Event, Invariant, LeaseToken, Moment, Payment, Policy, Refusal, Timing, apply,
     broken_by,
 };
-use crate::store::{AuditNote, Guard, Store, Tx};
+use crate::store::{AuditNote, Guard, Store, StoreFault, Tx};
 use crate::telemetry::metrics::metrics;
 use ports::{PresencePort, RailPort, SignerPort, WebhookPort};
 
@@ -338,6 +338,19 @@ impl<'a> Act<'a> {
 
 /// How often a change that lost a race is decided again.
 const RACES: usize = 16;
+
+/// Decides again on a fresh read what lost a race.
+///
+/// *Errors*: `VERSION_CONFLICT` when it lost all of them.
+async fn again<T, F: Future<Output = Result<T, Refusal>>>(decide: impl Fn() -> F) -> Result<T, Refusal> {
+    for _ in 0..RACES {
+        match decide().await {
+            Err(refusal) if lost_race(&refusal) => {}
+            done => return done,
+        }
+    }
+    Err(StoreFault::Conflict.into())
+}
 
 /// Whether a refusal means "decide again on a fresh read".
 fn lost_race(refusal: &Refusal) -> bool {

@@ -1,11 +1,11 @@
 //! What people ask for: call off, enrol a key, and what is written down of refused attempts.
 
 use super::ports::Cause;
-use super::{Act, Journal, RACES, Selector, lost_race};
+use super::{Act, Journal, Selector, again};
 use crate::crash::{self, Point};
 use crate::domain::{Code, Event, KeyId, Payment, Principal, Refusal, SignerId, TenantId};
 use crate::proof::PublicKey;
-use crate::store::{AuditNote, PinnedKey, Store, StoreFault};
+use crate::store::{AuditNote, PinnedKey, Store};
 
 /// Whose key of which name is meant, and on whose word.
 #[derive(Debug, Clone)]
@@ -97,20 +97,15 @@ impl Journal {
     /// Calls a payment off, or asks for it when that can no longer be promised.
     ///
     /// *Errors*: `PAYMENT_TERMINAL` when it has ended otherwise; calling off twice is answered alike.
-    #[tracing::instrument(name = "journal.payment.cancel", skip_all)]
+    #[tracing::instrument(name = "journal.payment.cancel", skip_all, fields(payment.id))]
     pub async fn cancel(&self, who: &Principal, selector: &Selector) -> Result<Payment, Refusal> {
-        for _ in 0..RACES {
-            match self.try_cancel(who, selector).await {
-                Err(refusal) if lost_race(&refusal) => {}
-                done => return done,
-            }
-        }
-        Err(StoreFault::Conflict.into())
+        again(|| self.try_cancel(who, selector)).await
     }
 
     async fn try_cancel(&self, who: &Principal, selector: &Selector) -> Result<Payment, Refusal> {
         let mut tx = self.store.begin().await?;
         let payment = Self::select(&mut tx, who, selector).await?;
+        tracing::Span::current().record("payment.id", payment.terms.payment_id.as_str());
         let actor = who.actor();
         let applied = self.change(&mut tx, &payment, Event::Cancel, Act::new(&actor, "payment.cancel")).await?;
         crash::at(Point::CancelBeforeCommit);

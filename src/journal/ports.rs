@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 
 pub use super::outbox::Posting;
 pub use super::recorded::Recorded;
-use crate::domain::{Money, Timestamp};
+use crate::domain::{Money, SignerId, Timestamp};
 use crate::proof::Challenge;
 
 /// Why the other side did not do what was asked, or why we can't tell.
@@ -139,14 +139,30 @@ pub struct Registered {
 
 /// How an attempt to reach the signers ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Notified {
-    /// At least one channel accepted the message for enough signers.
-    Reached,
-    /// The service works; the people can't be reached.
-    Unreachable {
-        /// A stable word of the service's, such as `offline`.
-        reason: String,
-    },
+pub struct Notified {
+    /// `None` when at least one channel accepted the message for enough signers; else why the people can't be
+    /// reached, by a stable word of the service's, such as `offline`.
+    pub unreachable: Option<String>,
+    /// What became of it for each signer, as the service tells it; proves nothing.
+    pub receipts: Vec<Receipt>,
+}
+
+/// What became of a message to one signer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Receipt {
+    /// The person.
+    pub signer: SignerId,
+    /// The way it took: a stable word, or empty where the service's is none.
+    pub channel: String,
+    /// Whether it was delivered.
+    pub delivered: bool,
+}
+
+impl fmt::Display for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = if self.channel.is_empty() { String::new() } else { format!(" by {}", self.channel) };
+        write!(f, "{}{by}: {}", self.signer, if self.delivered { "delivered" } else { "unreachable" })
+    }
 }
 
 /// One decision as the signer service keeps it. Proves nothing until verified.

@@ -2,13 +2,13 @@
 
 use super::attempt::{Intent, Settlement, signer_refusal, signer_trouble, verdict};
 use super::decide::votes;
-use super::ports::{Cause, Notified, Outcome, Registered, Registration};
+use super::ports::{Cause, Notified, Outcome, Receipt, Registered, Registration};
 use super::reading::{challenge_of, is_open};
 use super::recorded::Started;
-use super::{Act, Journal, RACES, Selector, lost_race};
+use super::{Act, Journal, Selector, again, lost_race};
 use crate::crash::{self, Point};
 use crate::domain::{Asker, Code, Event, Payment, Principal, Reach, Refusal, SignerTrouble, Standing, evaluate};
-use crate::store::{EffectKind, EffectState, Lease, StoreFault};
+use crate::store::{EffectKind, EffectState, Lease};
 
 /// What a request to reach the signers came to.
 #[derive(Debug, Clone)]
@@ -26,13 +26,7 @@ impl Journal {
     ///
     /// *Errors*: `PAYMENT_ON_MANUAL_HOLD`, `PAYMENT_TERMINAL`.
     pub async fn notify(&self, who: &Principal, selector: &Selector, asker: Asker) -> Result<Reaching, Refusal> {
-        for _ in 0..RACES {
-            match Box::pin(self.try_notify(who, selector, asker)).await {
-                Err(refusal) if lost_race(&refusal) => {}
-                done => return done,
-            }
-        }
-        Err(StoreFault::Conflict.into())
+        again(|| Box::pin(self.try_notify(who, selector, asker))).await
     }
 
     async fn try_notify(&self, who: &Principal, selector: &Selector, asker: Asker) -> Result<Reaching, Refusal> {
@@ -107,8 +101,12 @@ impl Journal {
         let outcome = self.signer.notify(&recorded).await;
         let (state, words) = verdict(&outcome);
         let (reach, outcome) = match outcome {
-            Outcome::Done(Notified::Reached) => (Reach::Reached, words),
-            Outcome::Done(Notified::Unreachable { reason }) => (Reach::Unreachable, format!("unreachable: {reason}")),
+            Outcome::Done(Notified { unreachable: None, receipts }) => {
+                (Reach::Reached, with_receipts(words, &receipts))
+            }
+            Outcome::Done(Notified { unreachable: Some(reason), receipts }) => {
+                (Reach::Unreachable, with_receipts(format!("unreachable: {reason}"), &receipts))
+            }
             Outcome::Refused(trouble) | Outcome::NotSent(trouble) | Outcome::Unknown(trouble) => {
                 (Reach::Troubled(signer_trouble(&trouble)), words)
             }
@@ -231,6 +229,11 @@ impl Journal {
         };
         self.settle(&payment_id, settlement).await
     }
+}
+
+/// What a notification came to, and for whom.
+fn with_receipts(words: String, receipts: &[Receipt]) -> String {
+    receipts.iter().fold(words, |words, receipt| format!("{words}; {receipt}"))
 }
 
 /// Why no more decisions are wanted, in the signer contract's words.

@@ -8,12 +8,13 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::attempt::Intent;
 use super::execute::finding;
-use super::{Act, Journal, RACES, lost_race};
+use super::{Act, Journal, again};
 use crate::domain::{
-    Attention, EffectId, Event, Finding, Payment, Phase, Refusal, RestoreId, Stage, Status, Timestamp,
+    Attention, Code, EffectId, Event, Finding, Payment, Phase, Refusal, RestoreId, Stage, Status, Timestamp,
 };
-use crate::store::{AuditNote, EffectKind, EffectState, NewEffect, Restore, StoreFault, Surprise, Tally, Tx};
+use crate::store::{AuditNote, EffectKind, EffectState, NewEffect, Restore, Surprise, Tally, Tx};
 use crate::telemetry::metrics::metrics;
 
 /// Payments compared side by side.
@@ -30,7 +31,7 @@ pub struct Comparing {
     pub waits_until: Option<Timestamp>,
     /// Payments compared.
     pub compared: usize,
-    /// Payments that the rail had no usable answer for; they are asked about again.
+    /// Payments that the rail had no usable answer for, or that can't be read; they are asked about again.
     pub in_doubt: usize,
     /// Where the next pass goes on; `None` to start over.
     pub next: Option<String>,
@@ -115,21 +116,30 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether work may be claimed in `tx`: no restore is open, nor is one found out now.
-    pub(super) async fn may_work(&self, tx: &mut Tx) -> Result<bool, Refusal> {
+    /// `tx` again, if work may be claimed in it; `None` while a restore is open, or when one was found out, and
+    /// stored, now.
+    pub(super) async fn may_work(&self, mut tx: Tx) -> Result<Option<Tx>, Refusal> {
         let (free, seen) = tx.may_work().await?;
-        Ok(!self.went_back(tx, seen).await? && free)
+        let forgotten = self.went_back(&mut tx, seen).await?;
+        if free && forgotten.is_none() {
+            return Ok(Some(tx));
+        }
+        tx.commit().await?;
+        if let Some(word) = forgotten {
+            // Once is enough, and only now: from here on this database is the one that is worked at.
+            let _ = self.word.compare_exchange(word, seen, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        Ok(None)
     }
 
-    /// A database that has forgotten this process's word is an older one.
-    async fn went_back(&self, tx: &mut Tx, seen: i64) -> Result<bool, Refusal> {
-        if seen >= self.word.load(Ordering::Relaxed) {
-            return Ok(false);
+    /// A database that has forgotten this process's word is an older one; the word, if it has.
+    async fn went_back(&self, tx: &mut Tx, seen: i64) -> Result<Option<i64>, Refusal> {
+        let word = self.word.load(Ordering::Relaxed);
+        if seen >= word {
+            return Ok(None);
         }
         self.open_restore(tx, "went_back").await?;
-        // Once is enough: from here on this database is the one that is worked at.
-        self.word.store(seen, Ordering::Relaxed);
-        Ok(true)
+        Ok(Some(word))
     }
 
     /// Compares the next payments after `after` with the rail; lifts the mode when there are none left.
@@ -150,12 +160,17 @@ impl Journal {
         let full = i64::try_from(found.len()).is_ok_and(|count| count >= AT_ONCE);
         pass.next = found.last().filter(|_| full).cloned();
         let asked = found.iter().map(|payment_id| self.compare_payment(&restore, payment_id));
-        for answer in futures::future::join_all(asked).await {
-            if answer? {
-                pass.compared = pass.compared.saturating_add(1);
-            } else {
-                pass.in_doubt = pass.in_doubt.saturating_add(1);
-            }
+        for (payment_id, answer) in found.iter().zip(futures::future::join_all(asked).await) {
+            let compared = match answer {
+                // One that can't be read, or would break what must hold: it keeps the mode on, and stops no other.
+                Err(refusal) if refusal.code != Code::StoreUnavailable => {
+                    tracing::error!(payment.id = payment_id, error = %refusal, "a payment could not be compared with the rail; it is tried again");
+                    false
+                }
+                answer => answer?,
+            };
+            let count = if compared { &mut pass.compared } else { &mut pass.in_doubt };
+            *count = count.saturating_add(1);
         }
         if pass.next.is_none() && pass.in_doubt == 0 {
             pass.lifted = self.lift(&restore).await?;
@@ -180,19 +195,14 @@ impl Journal {
 
     /// Asks the rail about one payment and goes by the answer; `false` when it had none.
     async fn compare_payment(&self, restore: &Restore, payment_id: &str) -> Result<bool, Refusal> {
-        for _ in 0..RACES {
-            match Box::pin(self.try_compare(restore, payment_id)).await {
-                Err(refusal) if lost_race(&refusal) => {}
-                done => return done,
-            }
-        }
-        Err(StoreFault::Conflict.into())
+        again(|| Box::pin(self.try_compare(restore, payment_id))).await
     }
 
     async fn try_compare(&self, restore: &Restore, payment_id: &str) -> Result<bool, Refusal> {
         let mut session = self.store.read().await?;
         let Some(payment) = session.payment_for_work(payment_id).await? else { return Ok(false) };
-        let intent = self.intent(&payment);
+        // While a new attempt group has sent nothing, what is found is of the one before.
+        let intent = Intent { key: payment.doubtful_key(), ..self.intent(&payment) };
         let recorded = session.effect(&intent.key).await?;
         drop(session);
         let body = recorded.as_ref().map_or(&intent.body, |row| &row.body);

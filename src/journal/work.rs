@@ -14,8 +14,8 @@ use futures::FutureExt as _;
 use super::reading::is_open;
 use super::{Act, Journal, lost_race};
 use crate::crash::{self, Point};
-use crate::domain::{Code, Event, Payment, Refusal, Stage, broken, next_wake};
-use crate::store::{AuditNote, DueKind, Lease};
+use crate::domain::{Code, Event, Payment, Refusal, Stage, broken};
+use crate::store::{AuditNote, DueKind, Lease, Tx};
 use crate::telemetry::metrics::metrics;
 
 /// After so many claims in a row that ended in failure a payment is parked.
@@ -55,7 +55,7 @@ fn put_off(claims: i64, lease: Duration) -> Duration {
 pub struct Progress {
     /// Payments claimed.
     pub claimed: usize,
-    /// Payments whose work failed; they are due again when their lease ends.
+    /// Payments whose work failed: put off, or due again when their lease ends.
     pub failed: usize,
 }
 
@@ -92,12 +92,7 @@ impl Journal {
         if due.is_none_or(|at| at > now) || kinds.iter().all(|(_, most)| *most <= 0) {
             return Ok(claimed);
         }
-        let mut tx = self.store.begin().await?;
-        if !self.may_work(&mut tx).await? {
-            // A restore that was found out just now is stored.
-            tx.commit().await?;
-            return Ok(claimed);
-        }
+        let Some(mut tx) = self.may_work(self.store.begin().await?).await? else { return Ok(claimed) };
         let token = self.mint_token(&tx);
         let until = tx.now().plus(self.rules.timing.lease);
         let node = &self.rules.node;
@@ -144,17 +139,15 @@ impl Journal {
     async fn worked(&self, lease: &Lease) -> Result<(), Refusal> {
         if lease.claims > UNENDED {
             // Listed first: this work may have taken its process with it each time.
-            self.park(lease, "work_never_ends").await?;
+            let mut tx = self.store.begin().await?;
+            self.park(&mut tx, lease, "work_never_ends").await?;
+            tx.commit().await?;
         }
-        let done = match self.work(lease).await {
+        match self.work(lease).await {
             // Held since it was claimed: nothing is to be done until two people let it go.
             Err(refusal) if refusal.code == Code::PaymentOnManualHold => self.release(lease).await,
             done => done,
-        };
-        if done.is_ok() && lease.claims > 1 {
-            self.rewake(lease).await?;
         }
-        done
     }
 
     /// Puts failed work off; parks what has failed too often.
@@ -162,42 +155,32 @@ impl Journal {
         let mut tx = self.store.begin().await?;
         let wait = self.rules.timing.lease;
         let wake = tx.now().plus(if fault.counts { put_off(lease.claims, wait) } else { wait });
-        tx.stumble(lease, wake, fault.counts).await?;
+        let ours = tx.stumble(lease, wake, fault.counts).await?;
+        if ours && fault.counts && lease.claims >= FAILURES {
+            self.park(&mut tx, lease, fault.word).await?;
+        }
         tx.commit().await?;
         metrics().work_failed(fault.word);
-        if fault.counts && lease.claims >= FAILURES { self.park(lease, fault.word).await } else { Ok(()) }
+        Ok(())
     }
 
     /// Lists a payment whose work fails for ever, and puts it off for long.
-    async fn park(&self, lease: &Lease, word: &'static str) -> Result<(), Refusal> {
-        let mut tx = self.store.begin().await?;
+    async fn park(&self, tx: &mut Tx, lease: &Lease, word: &'static str) -> Result<(), Refusal> {
         let wake = tx.now().plus(PARKED);
         if tx.park(&lease.payment_id, wake, word).await? {
             tx.audit(AuditNote {
                 tenant: lease.tenant.clone(),
                 payment_id: lease.payment_id.clone(),
-                version: 0,
                 node: self.rules.node.clone(),
                 actor: self.worker_actor(),
                 event: "work.parked".to_owned(),
-                from: String::new(),
-                to: String::new(),
                 reason: word.to_owned(),
-                details: String::new(),
+                ..AuditNote::default()
             });
             metrics().work_parked(word);
             tracing::error!(payment.id = %lease.payment_id, reason = word, claims = lease.claims, "work on a payment fails again and again; it is parked and needs a person");
         }
-        Ok(tx.commit().await?)
-    }
-
-    /// After work that had failed before: due when the payment's state says so, not when it was put off to.
-    async fn rewake(&self, lease: &Lease) -> Result<(), Refusal> {
-        let mut tx = self.store.begin().await?;
-        if let Some(payment) = tx.payment_for_work(&lease.payment_id).await? {
-            tx.rewake(&lease.payment_id, next_wake(&payment)).await?;
-        }
-        Ok(tx.commit().await?)
+        Ok(())
     }
 
     #[tracing::instrument(name = "worker.payment.work", skip_all, fields(payment.id = %lease.payment_id))]

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use serde::Serialize;
-use url::Url;
 
 use super::Desk;
 use super::api::Segment;
 use super::refused::{Refused, Reply};
 use super::settings::SignerFault;
 use super::store::{KeptPayment, Session, StoreFault};
+use crate::config::base_url;
 use crate::domain::Timestamp;
 use crate::proof::b64url;
 
@@ -28,17 +28,7 @@ pub(super) struct Address {
 impl Address {
     /// Reads the public URL.
     pub(super) fn parse(public_url: &str) -> Result<Self, SignerFault> {
-        let url = Url::parse(public_url).ok().filter(|url| {
-            matches!(url.scheme(), "http" | "https")
-                && url.has_host()
-                && url.username().is_empty()
-                && url.password().is_none()
-                && url.query().is_none()
-                && url.fragment().is_none()
-        });
-        let url = url.ok_or_else(|| {
-            SignerFault::setting("public_url", "must be an http or https URL without user, query or fragment")
-        })?;
+        let url = base_url(public_url).map_err(|why| SignerFault::setting("public_url", why))?;
         Ok(Self {
             base: url.as_str().trim_end_matches('/').to_owned(),
             path: url.path().trim_end_matches('/').to_owned(),

@@ -8,12 +8,12 @@ use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use axum::http::HeaderMap;
 use serde::{Deserialize, Serialize};
-use url::Url;
 
 use super::Desk;
 use super::keyed::{self, Begun};
 use super::refused::{Refused, Reply, body_of, json_of};
 use super::store::{KeptPayment, Session};
+use crate::config::web_url;
 use crate::domain::{SignerId, Timestamp};
 use crate::proof::{Challenge, PaymentDocument, from_b64url, payment_digest};
 
@@ -139,9 +139,7 @@ fn check(desk: &Desk, asked: &Registration) -> Result<Timestamp, Refused> {
     if let Some(stranger) = desk.directory.stranger(&asked.signers) {
         return Err(Refused::unacceptable("unknown_signer", format!("the directory has no signer {stranger:?}")));
     }
-    if !Url::parse(&asked.callback_url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host()) {
-        return Err(Refused::invalid("callback_url must be an http or https URL"));
-    }
+    web_url(&asked.callback_url).map_err(|why| Refused::invalid(format!("callback_url {why}")))?;
     time("expires_at", &asked.expires_at)
 }
 

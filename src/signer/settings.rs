@@ -8,26 +8,31 @@ use standardwebhooks::Webhook;
 
 use super::directory::DirectoryEntry;
 use super::store::StoreFault;
+use crate::config::{ConfigFault, api_key, whsec};
 
 /// Why the service can't start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum SignerFault {
     /// A setting can't be used: its name, and what it must be. Never its value.
-    #[error("signer service: {0}: {1}")]
-    Setting(&'static str, String),
+    #[error(transparent)]
+    Setting(#[from] ConfigFault),
     /// The database can't be used.
     #[error("{0}")]
     Database(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl SignerFault {
-    pub(super) fn setting(name: &'static str, why: impl Into<String>) -> Self {
-        Self::Setting(name, why.into())
+    pub(super) fn setting(name: &str, why: impl std::fmt::Display) -> Self {
+        Self::Setting(ConfigFault(format!("{}: {why}", of_ours(name))))
     }
 
     pub(super) fn database(fault: StoreFault) -> Self {
         Self::Database(Box::new(fault))
     }
+}
+
+fn of_ours(name: &str) -> String {
+    format!("signer service, {name}")
 }
 
 /// What the service is started with.
@@ -52,21 +57,13 @@ pub struct SignerSettings {
 
 impl SignerSettings {
     pub(super) fn webhook(&self) -> Result<Webhook, SignerFault> {
-        const FORM: &str = "must be whsec_ and the base64 of at least 24 bytes";
-        let secret = self.callback_secret.expose_secret();
-        // 38 characters: the prefix and the base64 of 24 bytes, which Standard Webhooks asks for.
-        if !secret.starts_with("whsec_") || secret.len() < 38 {
-            return Err(SignerFault::setting("callback_secret", FORM));
-        }
-        Webhook::new(secret).map_err(|_| SignerFault::setting("callback_secret", FORM))
+        const NAME: &str = "callback_secret";
+        let key = whsec(&of_ours(NAME), &self.callback_secret)?;
+        Webhook::from_bytes(key).map_err(|_| SignerFault::setting(NAME, "can't be used"))
     }
 
     pub(super) fn check_api_key(&self) -> Result<(), SignerFault> {
-        let key = self.api_key.expose_secret();
-        if key.len() < 16 || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(SignerFault::setting("api_key", "must be at least 16 visible ASCII characters"));
-        }
-        Ok(())
+        Ok(api_key(&of_ours("api_key"), &self.api_key)?)
     }
 
     pub(super) fn api_key_bytes(&self) -> &[u8] {

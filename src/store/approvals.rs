@@ -84,6 +84,12 @@ impl Session {
               WHERE tenant = $1 AND signer_id = $2 ORDER BY key_id")
             .bind(tenant).bind(signer_id).fetch_all(conn).await)?)
     }
+
+    /// Everyone, of any tenant, who has a key that counts.
+    pub async fn signers_with_keys(&mut self) -> Result<Vec<String>, StoreFault> {
+        Ok(on!(self, conn => sqlx::query_scalar("SELECT DISTINCT signer_id FROM signer_keys WHERE revoked_at IS NULL")
+            .fetch_all(conn).await)?)
+    }
 }
 
 impl Tx {

@@ -8,6 +8,7 @@ use sqlx::FromRow;
 
 use super::engine::{Engine, Tx, on};
 use super::fault::StoreFault;
+use super::row::PaymentRow;
 use crate::domain::Timestamp;
 
 /// Where the next batch goes on: the last change and the id of the last payment that was looked at.
@@ -46,31 +47,10 @@ pub(super) const fn finished_statement(engine: Engine) -> &'static str {
 /// An executed payment that an older version left without its order, before it moves.
 const TAKE: &str = "INSERT INTO taken_orders (tenant, order_id, payment_id) \
      SELECT tenant, order_id, payment_id FROM payments WHERE payment_id = $1 AND status = 'EXECUTED' ON CONFLICT DO NOTHING";
-/// An executed payment moves only if its order stays taken by it.
-const MOVE: &str = "INSERT INTO archived_payments (payment_id, tenant, order_id, version, status, reason, round, amount_minor, \
-     currency, payer_account, payee_account, payee_name, memo, agent, principal, wish, policy, fingerprint, document, digest, \
-     traceparent, created_at, updated_at, expires_at, execute_by, approvals, signer_ref, registered_round, notify_settled, \
-     notify_attempts, notify_last, notify_at, check_at, phase, attempt_group, sends, not_sent, queries, execute_at, \
-     last_send_at, resend_until, cancel_requested_at, transfer_id, tell_at, tell_attempts, held_at, attention, next_wake_at, \
-     decisions) SELECT payment_id, tenant, order_id, version, status, reason, round, amount_minor, \
-     currency, payer_account, payee_account, payee_name, memo, agent, principal, wish, policy, fingerprint, document, digest, \
-     traceparent, created_at, updated_at, expires_at, execute_by, approvals, signer_ref, registered_round, notify_settled, \
-     notify_attempts, notify_last, notify_at, check_at, phase, attempt_group, sends, not_sent, queries, execute_at, \
-     last_send_at, resend_until, cancel_requested_at, transfer_id, tell_at, tell_attempts, held_at, attention, next_wake_at, \
-     decisions FROM payments WHERE payment_id = $1 AND (status <> 'EXECUTED' OR EXISTS (SELECT 1 FROM taken_orders t \
-       WHERE t.tenant = payments.tenant AND t.order_id = payments.order_id AND t.payment_id = payments.payment_id))";
-/// Back, for evidence that came after the end: a person is to look at it.
-const RECALL: &str = "INSERT INTO payments (payment_id, tenant, order_id, version, status, reason, round, amount_minor, \
-     currency, payer_account, payee_account, payee_name, memo, agent, principal, wish, policy, fingerprint, document, digest, \
-     traceparent, created_at, updated_at, expires_at, execute_by, approvals, signer_ref, registered_round, notify_settled, \
-     notify_attempts, notify_last, notify_at, check_at, phase, attempt_group, sends, not_sent, queries, execute_at, \
-     last_send_at, resend_until, cancel_requested_at, transfer_id, tell_at, tell_attempts, held_at, attention, next_wake_at, \
-     decisions) SELECT payment_id, tenant, order_id, version, status, reason, round, amount_minor, \
-     currency, payer_account, payee_account, payee_name, memo, agent, principal, wish, policy, fingerprint, document, digest, \
-     traceparent, created_at, updated_at, expires_at, execute_by, approvals, signer_ref, registered_round, notify_settled, \
-     notify_attempts, notify_last, notify_at, check_at, phase, attempt_group, sends, not_sent, queries, execute_at, \
-     last_send_at, resend_until, cancel_requested_at, transfer_id, tell_at, tell_attempts, held_at, attention, next_wake_at, \
-     decisions FROM archived_payments WHERE payment_id = $1 AND version = $2";
+/// An executed payment moves only if its order stays taken by it. The view has the archive's columns, in its order.
+const MOVE: &str = "INSERT INTO archived_payments SELECT * FROM payments_everywhere p \
+     WHERE payment_id = $1 AND (status <> 'EXECUTED' OR EXISTS (SELECT 1 FROM taken_orders t \
+       WHERE t.tenant = p.tenant AND t.order_id = p.order_id AND t.payment_id = p.payment_id))";
 /// What goes along: kept as it is. Hints and deliveries are dropped: a hint changes nothing any more, and that a change
 /// was told is worth keeping only until it can't be told again.
 const ALONG: [&str; 8] = [
@@ -134,16 +114,14 @@ impl Tx {
         Ok(true)
     }
 
-    /// Brings a payment back that is in the archive as `version`; whether it was there.
+    /// Brings a payment back that is in the archive as `version`, for evidence that came after its end; whether it was
+    /// there.
     pub(super) async fn recall(&mut self, payment_id: &str, version: i64) -> Result<bool, StoreFault> {
-        let back = on!(self, conn => sqlx::query(RECALL).bind(payment_id).bind(version)
-            .execute(conn).await?.rows_affected());
-        if back != 1 {
-            return Ok(false);
-        }
-        let gone = on!(self, conn => sqlx::query("DELETE FROM archived_payments WHERE payment_id = $1 AND version = $2")
-            .bind(payment_id).bind(version).execute(conn).await?.rows_affected());
-        if gone == 1 { Ok(true) } else { Err(StoreFault::Conflict) }
+        let row: Option<PaymentRow> = on!(self, conn => sqlx::query_as(
+                "DELETE FROM archived_payments WHERE payment_id = $1 AND version = $2 RETURNING *")
+            .bind(payment_id).bind(version).fetch_optional(conn).await)?;
+        let Some(row) = row else { return Ok(false) };
+        if self.insert_row(row).await? { Ok(true) } else { Err(StoreFault::Conflict) }
     }
 
     /// Takes an order for a payment; `false` when it is taken: by an open payment, or by one that was ever executed.

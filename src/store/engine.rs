@@ -186,8 +186,10 @@ impl Store {
         let writes = Writes::new(Arc::clone(&clock));
         let store = Self { pools, clock, writes };
         // A lost intent is a payment that may be made twice.
-        if store.durability().await? == "synchronous_commit=off" {
-            return Err(StoreFault::Refused(sqlx::Error::Configuration("synchronous_commit is off".into())));
+        let promise = store.durability().await?;
+        if promise.split(' ').any(|word| word.ends_with("=off")) {
+            let why = format!("{promise}: what is committed may be lost; both must be on");
+            return Err(StoreFault::Refused(sqlx::Error::Configuration(why.into())));
         }
         Ok(store)
     }
@@ -304,10 +306,7 @@ impl Store {
                 let level: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(&mut *conn).await?;
                 format!("journal_mode={journal} synchronous={level}")
             }
-            Pools::Pg { write: pool, .. } => {
-                let level: String = sqlx::query_scalar("SHOW synchronous_commit").fetch_one(pool).await?;
-                format!("synchronous_commit={level}")
-            }
+            Pools::Pg { write: pool, .. } => sqlx::query_scalar(POSTGRES_DURABILITY).fetch_one(pool).await?,
         })
     }
 
@@ -336,6 +335,10 @@ async fn whole(conn: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
 }
 
 const POSTGRES_NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
+/// A server of throw-away data says that it may lose it: `countersign.fsync_off = 'accepted'`.
+const POSTGRES_DURABILITY: &str = "SELECT 'synchronous_commit=' || current_setting('synchronous_commit') || ' fsync=' || \
+     COALESCE(current_setting('fsync', true), 'unknown') || \
+     CASE current_setting('countersign.fsync_off', true) WHEN 'accepted' THEN ',accepted' ELSE '' END";
 pub(super) const SQLITE_DUE: &str = "SELECT MIN(next_wake_at) FROM payments WHERE next_wake_at IS NOT NULL";
 pub(super) const POSTGRES_DUE: &str = "SELECT MIN(next_wake_at), CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) \
      FROM payments WHERE next_wake_at IS NOT NULL";

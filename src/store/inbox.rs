@@ -49,7 +49,8 @@ impl Tx {
         Ok(bound == 1)
     }
 
-    /// Remembers a callback's id; `false` when it was seen before.
+    /// Remembers a callback's id; `false` when it was seen before, or when its payment is in the archive: nothing comes of
+    /// it there, and nobody would ever forget it.
     pub async fn remember_callback(
         &mut self,
         source: &str,
@@ -58,7 +59,7 @@ impl Tx {
     ) -> Result<bool, StoreFault> {
         let now = self.now().micros();
         let new = on!(self, conn => sqlx::query("INSERT INTO callbacks (source, event_id, payment_id, received_at) \
-              VALUES ($1,$2,$3,$4) ON CONFLICT DO NOTHING")
+              SELECT $1,$2,$3,$4 WHERE EXISTS (SELECT 1 FROM payments WHERE payment_id = $3) ON CONFLICT DO NOTHING")
             .bind(source).bind(event_id).bind(payment_id).bind(now)
             .execute(conn).await?.rows_affected());
         Ok(new == 1)

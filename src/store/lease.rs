@@ -2,7 +2,7 @@
 
 use super::engine::{Session, Tx, claim_statement, on};
 use super::fault::StoreFault;
-use crate::domain::{LeaseToken, Timestamp};
+use crate::domain::{LeaseToken, Payment, Timestamp, next_wake};
 
 /// A claim of one payment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,24 +108,25 @@ impl Tx {
         Ok(renewed == 1)
     }
 
-    /// Ends a lease if it is still ours; the worker's: what was to be done is done.
-    pub async fn release(&mut self, lease: &Lease) -> Result<(), StoreFault> {
+    /// Ends a lease; `false` when it was not ours any more. The worker's: what was to be done is done.
+    pub async fn release(&mut self, lease: &Lease) -> Result<bool, StoreFault> {
         let persons = i64::from(lease.claims == 0);
-        on!(self, conn => sqlx::query("UPDATE payments SET lease_owner = '', lease_token = '', lease_until = 0, \
+        let released = on!(self, conn => sqlx::query("UPDATE payments SET lease_owner = '', lease_token = '', lease_until = 0, \
               claims = claims * $1, parked_at = CASE WHEN $1 = 0 THEN NULL ELSE parked_at END, \
               parked_reason = CASE WHEN $1 = 0 THEN '' ELSE parked_reason END WHERE payment_id = $2 AND lease_token = $3")
             .bind(persons).bind(&lease.payment_id).bind(lease.token.as_str())
-            .execute(conn).await.map(drop))?;
-        Ok(())
+            .execute(conn).await?.rows_affected());
+        Ok(released == 1)
     }
 
-    /// Ends a lease whose work failed: the payment is due again at `wake`; `counts` if it is to blame.
-    pub async fn stumble(&mut self, lease: &Lease, wake: Timestamp, counts: bool) -> Result<(), StoreFault> {
-        on!(self, conn => sqlx::query("UPDATE payments SET lease_owner = '', lease_token = '', lease_until = 0, \
+    /// Ends a lease whose work failed: the payment is due again at `wake`; `counts` if it is to blame. `false` when the
+    /// lease was not ours any more.
+    pub async fn stumble(&mut self, lease: &Lease, wake: Timestamp, counts: bool) -> Result<bool, StoreFault> {
+        let ended = on!(self, conn => sqlx::query("UPDATE payments SET lease_owner = '', lease_token = '', lease_until = 0, \
               next_wake_at = $1, claims = claims - $2 WHERE payment_id = $3 AND lease_token = $4")
             .bind(wake.micros()).bind(i64::from(!counts)).bind(&lease.payment_id).bind(lease.token.as_str())
-            .execute(conn).await.map(drop))?;
-        Ok(())
+            .execute(conn).await?.rows_affected());
+        Ok(ended == 1)
     }
 
     /// Lists a payment as one whose work fails for ever, due again at `wake`; whether it was not listed before.
@@ -139,10 +140,10 @@ impl Tx {
         Ok(!known)
     }
 
-    /// Sets a payment's wake time to what it is by its state.
-    pub async fn rewake(&mut self, payment_id: &str, wake: Option<Timestamp>) -> Result<(), StoreFault> {
-        on!(self, conn => sqlx::query("UPDATE payments SET next_wake_at = $1 WHERE payment_id = $2")
-            .bind(wake.map(Timestamp::micros)).bind(payment_id)
+    /// Makes a payment due when its state says so, if it still is `payment`: not when failed work was put off to.
+    pub async fn rewake(&mut self, payment: &Payment) -> Result<(), StoreFault> {
+        on!(self, conn => sqlx::query("UPDATE payments SET next_wake_at = $1 WHERE payment_id = $2 AND version = $3")
+            .bind(next_wake(payment).map(Timestamp::micros)).bind(payment.terms.payment_id.as_str()).bind(payment.version)
             .execute(conn).await.map(drop))?;
         Ok(())
     }

@@ -6,9 +6,9 @@ use super::engine::{Session, Store, Tx, claim_events_statement, on};
 use super::fault::StoreFault;
 use crate::domain::{LeaseToken, Timestamp};
 
-/// Makes rows due again, from the first attempt on, that nobody is delivering.
+/// Makes rows due again, from the first attempt on, that nobody is delivering: an event's, or for `""` all dead ones.
 const REVIVE: &str = "UPDATE outbox SET state = 'pending', next_at = $1, attempts = 0, last_error = '', delivered_at = NULL, \
-     lease_token = '', lease_until = 0 WHERE lease_until <= $1";
+     lease_token = '', lease_until = 0 WHERE lease_until <= $1 AND (event_id = $2 OR ($2 = '' AND state = 'dead'))";
 
 /// An event to write.
 #[derive(Debug, Clone, Copy)]
@@ -152,15 +152,12 @@ impl Tx {
     /// Makes an event due again at every target, whatever became of it; how many rows.
     pub async fn redeliver(&mut self, event_id: &str) -> Result<u64, StoreFault> {
         let now = self.now().micros();
-        let statement = sqlx::AssertSqlSafe(format!("{REVIVE} AND event_id = $2"));
-        Ok(on!(self, conn => sqlx::query(statement).bind(now).bind(event_id).execute(conn).await?.rows_affected()))
+        Ok(on!(self, conn => sqlx::query(REVIVE).bind(now).bind(event_id).execute(conn).await?.rows_affected()))
     }
 
     /// Makes every dead event due again; how many rows.
     pub async fn redeliver_dead(&mut self) -> Result<u64, StoreFault> {
-        let now = self.now().micros();
-        let statement = sqlx::AssertSqlSafe(format!("{REVIVE} AND state = 'dead'"));
-        Ok(on!(self, conn => sqlx::query(statement).bind(now).execute(conn).await?.rows_affected()))
+        self.redeliver("").await
     }
 }
 

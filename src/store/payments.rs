@@ -171,11 +171,14 @@ const INSERT: &str = "INSERT INTO payments (payment_id, tenant, order_id, versio
      next_wake_at, decisions) VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21,$22,$23,$24,$25,$26,\
      $27,$28,$29,$30,$31,$32,$33,$34,$35,$36,$37,$38,$39,$40,$41,$42,$43,$44,$45,$46,$47,$48,$49) ON CONFLICT DO NOTHING";
 
+/// What is all over has no work that could fail, and is parked no more.
 const UPDATE: &str = "UPDATE payments SET version = $1, status = $2, reason = $3, round = $4, document = $5, digest = $6, \
      updated_at = $7, approvals = $8, signer_ref = $9, registered_round = $10, notify_settled = $11, notify_attempts = $12, \
      notify_last = $13, notify_at = $14, check_at = $15, phase = $16, attempt_group = $17, sends = $18, not_sent = $19, \
      queries = $20, execute_at = $21, last_send_at = $22, resend_until = $23, cancel_requested_at = $24, transfer_id = $25, \
-     tell_at = $26, tell_attempts = $27, held_at = $28, attention = $29, next_wake_at = $30, policy = $31, wish = $32, decisions = $33 \
+     tell_at = $26, tell_attempts = $27, held_at = $28, attention = $29, next_wake_at = $30, policy = $31, wish = $32, decisions = $33, \
+     parked_at = CASE WHEN $30 IS NULL AND $28 IS NULL THEN NULL ELSE parked_at END, \
+     parked_reason = CASE WHEN $30 IS NULL AND $28 IS NULL THEN '' ELSE parked_reason END \
      WHERE payment_id = $34 AND version = $35 \
      AND ($36 = 0 OR (round = $37 AND expires_at > $36 AND held_at IS NULL)) \
      AND ($38 = 1 OR NOT EXISTS (SELECT 1 FROM restores WHERE state = 'open'))";
@@ -185,7 +188,15 @@ impl Tx {
     ///
     /// The caller then drops the transaction.
     pub async fn insert_payment(&mut self, payment: &Payment) -> Result<bool, StoreFault> {
-        let row = PaymentRow::of(payment)?;
+        let inserted = self.insert_row(PaymentRow::of(payment)?).await?;
+        let Terms { tenant, order_id, payment_id, .. } = &payment.terms;
+        Ok(inserted
+            && (ended_unpaid(payment.status)
+                || self.take_order(tenant.as_str(), order_id.as_str(), payment_id.as_str()).await?))
+    }
+
+    /// Inserts a row as it is; `false` when it, or an order's open or executed payment, is there already.
+    pub(super) async fn insert_row(&mut self, row: PaymentRow) -> Result<bool, StoreFault> {
         let inserted = on!(self, conn => sqlx::query(INSERT)
             .bind(row.payment_id).bind(row.tenant).bind(row.order_id).bind(row.version).bind(row.status).bind(row.reason)
             .bind(row.round).bind(row.amount_minor).bind(row.currency).bind(row.payer_account).bind(row.payee_account)
@@ -198,10 +209,7 @@ impl Tx {
             .bind(row.cancel_requested_at).bind(row.transfer_id).bind(row.tell_at).bind(row.tell_attempts)
             .bind(row.held_at).bind(row.attention).bind(row.next_wake_at).bind(row.decisions)
             .execute(conn).await?.rows_affected());
-        let Terms { tenant, order_id, payment_id, .. } = &payment.terms;
-        Ok(inserted == 1
-            && (ended_unpaid(payment.status)
-                || self.take_order(tenant.as_str(), order_id.as_str(), payment_id.as_str()).await?))
+        Ok(inserted == 1)
     }
 
     /// Stores `after` if the row still is `before`.

@@ -99,16 +99,16 @@ impl Session {
         Ok(self.audit_lines(tenant, seq.saturating_sub(1), 1).await?.into_iter().find(|line| line.seq == seq))
     }
 
-    /// A page of the ids of a tenant's payments, in order.
+    /// A page of the ids of a tenant's payments, wherever they are kept, in order.
     pub async fn payment_ids(&mut self, tenant: &str, after: &str, limit: i64) -> Result<Vec<String>, StoreFault> {
         Ok(
-            on!(self, conn => sqlx::query_scalar("SELECT payment_id FROM payments WHERE tenant = $1 AND payment_id > $2 \
+            on!(self, conn => sqlx::query_scalar("SELECT payment_id FROM payments_everywhere WHERE tenant = $1 AND payment_id > $2 \
               ORDER BY payment_id LIMIT $3")
             .bind(tenant).bind(after).bind(limit).fetch_all(conn).await)?,
         )
     }
 
-    /// A page of the payments that a tenant's chain speaks of and `payments` does not hold, in order.
+    /// A page of the payments that a tenant's chain speaks of and that are kept nowhere, in order.
     pub async fn payments_only_audited(
         &mut self,
         tenant: &str,
@@ -117,16 +117,18 @@ impl Session {
     ) -> Result<Vec<String>, StoreFault> {
         Ok(
             on!(self, conn => sqlx::query_scalar("SELECT DISTINCT e.payment_id FROM audit_entries e WHERE e.tenant = $1 AND e.payment_id > $2 \
-              AND NOT EXISTS (SELECT 1 FROM payments p WHERE p.payment_id = e.payment_id) ORDER BY e.payment_id LIMIT $3")
+              AND NOT EXISTS (SELECT 1 FROM payments_everywhere p WHERE p.payment_id = e.payment_id) ORDER BY e.payment_id LIMIT $3")
             .bind(tenant).bind(after).bind(limit).fetch_all(conn).await)?,
         )
     }
 
-    /// Every decision on a payment, in the order they were counted.
+    /// Every decision on a payment, wherever they are kept, in the order they were counted.
     pub async fn all_decisions(&mut self, payment_id: &str) -> Result<Vec<RoundDecision>, StoreFault> {
         Ok(
             on!(self, conn => sqlx::query_as("SELECT round, decision_id, signer_id, key_id, choice, reason, document, digest, jws, \
-              payment_version FROM decisions WHERE payment_id = $1 ORDER BY round, payment_version, decision_id")
+              payment_version FROM decisions WHERE payment_id = $1 \
+              UNION ALL SELECT round, decision_id, signer_id, key_id, choice, reason, document, digest, jws, payment_version \
+              FROM archived_decisions WHERE payment_id = $1 ORDER BY round, payment_version, decision_id")
             .bind(payment_id).fetch_all(conn).await)?,
         )
     }

@@ -56,7 +56,6 @@ pub struct Surprise {
     pub outcome: String,
 }
 
-const RESTORE: &str = "SELECT restore_id, state, cause, marked_at, compare_at, lifted_at FROM restores";
 /// Whether a restore is open, and when a worker last was here: asked before each claim.
 pub(super) const MAY_WORK: &str = "SELECT CAST((SELECT COUNT(*) FROM restores WHERE state = 'open') AS BIGINT), \
      CAST(COALESCE((SELECT seen_at FROM worked WHERE worker = 'any'), 0) AS BIGINT)";
@@ -65,7 +64,7 @@ pub(super) const PENDING: &str = "SELECT payment_id FROM comparisons \
      WHERE restore_id = $1 AND compared_at IS NULL AND payment_id > $2 ORDER BY payment_id LIMIT $3";
 
 impl Session {
-    /// Whether nothing may be sent, and when a worker was last here, in Unix microseconds; 0 for never.
+    /// Whether no restore is open, and when a worker was last here, in Unix microseconds; 0 for never.
     pub async fn may_work(&mut self) -> Result<(bool, i64), StoreFault> {
         let (open, seen): (i64, i64) = on!(self, conn => sqlx::query_as(MAY_WORK).fetch_one(conn).await)?;
         Ok((open == 0, seen))
@@ -78,14 +77,13 @@ impl Session {
 
     /// The last restore, if there ever was one.
     pub async fn last_restore(&mut self) -> Result<Option<Restore>, StoreFault> {
-        let statement = sqlx::AssertSqlSafe(format!("{RESTORE} ORDER BY marked_at DESC, restore_id DESC LIMIT 1"));
-        Ok(on!(self, conn => sqlx::query_as(statement).fetch_optional(conn).await)?)
+        Ok(on!(self, conn => sqlx::query_as("SELECT * FROM restores ORDER BY marked_at DESC, restore_id DESC LIMIT 1")
+            .fetch_optional(conn).await)?)
     }
 
     /// The restore that is open, if one is.
     pub async fn open_restore(&mut self) -> Result<Option<Restore>, StoreFault> {
-        let statement = sqlx::AssertSqlSafe(format!("{RESTORE} WHERE state = 'open'"));
-        Ok(on!(self, conn => sqlx::query_as(statement).fetch_optional(conn).await)?)
+        Ok(on!(self, conn => sqlx::query_as("SELECT * FROM restores WHERE state = 'open'").fetch_optional(conn).await)?)
     }
 
     /// Up to `limit` payments after `after` that are still to be compared.
@@ -121,7 +119,8 @@ impl Session {
 }
 
 impl Tx {
-    /// Opens a restore: every payment that is not known to be paid is to be compared. `false` when one is open.
+    /// Opens a restore: every payment that is not known to be paid, the archive's left out, is to be compared. `false` when
+    /// one is open.
     pub async fn open_new_restore(
         &mut self,
         restore: &str,

@@ -12,21 +12,33 @@ pub(super) static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
 
 const APPLIED: &str = "SELECT version, checksum, success FROM _sqlx_migrations";
 
+/// The migrations that were applied, each with its checksum and whether it succeeded.
+type Applied = BTreeMap<i64, (Vec<u8>, bool)>;
+
 impl Store {
+    async fn applied(&self) -> Result<Applied, StoreFault> {
+        let mut session = self.read().await?;
+        let read: Result<Vec<(i64, Vec<u8>, bool)>, sqlx::Error> =
+            on!(session, conn => sqlx::query_as(APPLIED).fetch_all(conn).await);
+        match read {
+            Ok(rows) => Ok(rows.into_iter().map(|(version, checksum, good)| (version, (checksum, good))).collect()),
+            Err(sqlx::Error::Database(err)) if names_no_table(&*err) => Ok(Applied::new()),
+            Err(err) => Err(err.into()),
+        }
+    }
+
+    /// Whether no version ever brought a schema into it.
+    pub async fn is_new(&self) -> Result<bool, StoreFault> {
+        Ok(self.applied().await?.is_empty())
+    }
+
     /// What keeps the schema from being the one of this version; `None` when it is. Nothing is changed.
     pub async fn schema_fault(&self) -> Result<Option<String>, StoreFault> {
         let known = match self.engine() {
             Engine::Sqlite => &SQLITE,
             Engine::Postgres => &POSTGRES,
         };
-        let mut session = self.read().await?;
-        let read: Result<Vec<(i64, Vec<u8>, bool)>, sqlx::Error> =
-            on!(session, conn => sqlx::query_as(APPLIED).fetch_all(conn).await);
-        let mut applied: BTreeMap<i64, (Vec<u8>, bool)> = match read {
-            Ok(rows) => rows.into_iter().map(|(version, checksum, success)| (version, (checksum, success))).collect(),
-            Err(sqlx::Error::Database(err)) if names_no_table(&*err) => BTreeMap::new(),
-            Err(err) => return Err(err.into()),
-        };
+        let mut applied = self.applied().await?;
         let mut missing = 0_usize;
         for migration in known.iter() {
             match applied.remove(&migration.version) {

@@ -37,10 +37,7 @@ impl Guard {
             return Ok(Self::default());
         }
         let bad = |why: &dyn std::fmt::Display| ConfigFault(format!("telemetry.otlp_endpoint: {why}"));
-        let usable = url::Url::parse(base).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-        if !usable {
-            return Err(bad(&"must be an http or https URL"));
-        }
+        config::base_url(base).map_err(|why| bad(&why))?;
         let resource = Resource::builder()
             .with_service_name(config.service_name.clone())
             .with_attributes([

@@ -178,7 +178,7 @@ pub const TOOLS: [ToolSpec; 22] = [
         name: "explain_payment",
         title: "Why is it where it is?",
         description: "An ordered list of checks: where the payment is stuck, what was found, what to do now; obstacle names the first that \
-            stands in the way, and is absent when nothing does. Asks the signer service and the rail once.",
+            stands in the way, and is absent when nothing does. Asks the signer service and the rail now.",
         ..ONE
     },
     ToolSpec {

@@ -1,9 +1,11 @@
 //! What the journal costs: durable creates and whole payments a second, beside the engine's own commits.
 //!
-//! `just bench-journal` runs it in the release profile with numbers that mean something. Among the tests it runs
-//! with few, so that it stays true; it asserts what it counted, never how fast.
+//! `just bench-journal` runs it in the release profile with numbers that mean something, PostgreSQL with `fsync` on,
+//! and says what a flush takes there: what group commit could save is a part of that. Among the tests it runs with
+//! few, so that it stays true; it asserts what it counted, never how fast.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -19,6 +21,7 @@ use futures::future::join_all;
 use crate::harness::app::POLICY;
 use crate::harness::bare::Bare;
 use crate::harness::database::{TestDatabase, TestEngine, engines};
+use crate::harness::folder::Folder;
 use crate::harness::idle::{InstantRail, NoSigner, NoWebhooks};
 use crate::harness::people::enrolment;
 
@@ -33,8 +36,14 @@ fn size() -> (usize, &'static [usize]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_journals_cost_beside_the_engines_own() {
     let (units, clients) = size();
-    let mut table = "engine      clients  two commits/s   creates/s  (share)  payments/s  (share)\n".to_owned();
+    let mut table = format!("a flush takes {} µs\n", flush().as_micros());
+    table += "engine      clients  two commits/s   creates/s  (share)  payments/s  (share)\n";
+    let to_disk = std::env::var_os("COUNTERSIGN_BENCH").is_some();
     for engine in engines() {
+        let db = TestDatabase::new(engine).await;
+        if to_disk {
+            writeln!(table, "{engine}: {}", db.durable(true).await).unwrap();
+        }
         for &clients in clients {
             let own = bare(engine, units, clients).await;
             let creates = creates(engine, units, clients).await;
@@ -47,8 +56,27 @@ async fn the_journals_cost_beside_the_engines_own() {
             )
             .unwrap();
         }
+        if to_disk {
+            db.durable(false).await;
+        }
     }
     println!("{table}");
+}
+
+/// Until a page that is appended to a file is on the disk: the median of a hundred.
+fn flush() -> Duration {
+    let folder = Folder::new("flush");
+    let mut file = std::fs::File::create(folder.join("pages")).unwrap();
+    let mut spans: Vec<Duration> = (0..100)
+        .map(|_| {
+            let begun = Instant::now();
+            file.write_all(&[0; 4096]).unwrap();
+            file.sync_data().unwrap();
+            begun.elapsed()
+        })
+        .collect();
+    spans.sort();
+    spans[spans.len() / 2]
 }
 
 fn rate(units: usize, took: Duration) -> f64 {

@@ -47,6 +47,43 @@ async fn stuck(app: &App, order: &str, check: &str, found: &str, next: &str) {
     assert!(!answer.body.to_string().contains("SECRET"), "{}", answer.body);
 }
 
+/// What a check of the diagnosis found.
+async fn found(app: &App, order: &str, check: &str) -> String {
+    let answer = explain(app, order).await;
+    let checks = answer.body["checks"].as_array().unwrap();
+    let row = checks.iter().find(|row| row["check"] == check).unwrap_or_else(|| panic!("no {check}: {}", answer.body));
+    row["found"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn explain_payment_tells_the_last_receipt_and_how_long_a_link_lasts() {
+    each(async |app: &mut App| {
+        app.create("order-1").await;
+        assert_eq!(found(app, "order-1", "receipt").await, "none yet");
+        app.notify("order-1").await;
+        let told = found(app, "order-1", "receipt").await;
+        assert!(told.starts_with("20") && told.ends_with("Z: done; finance-1 by console: delivered"), "{told}");
+        let link = found(app, "order-1", "sign_link").await;
+        let lapses = link.strip_prefix("one asked for now lapses at ").unwrap().split(';').next().unwrap().to_owned();
+        let fresh = app.call(&app.agent(), "get_sign_link", json!({"order_id": "order-1"})).await;
+        assert!(lapses.as_str() <= fresh.text("link_expires_at"), "{lapses} {}", fresh.body);
+
+        app.signer_online(false).await;
+        app.create("offline").await;
+        app.notify("offline").await;
+        let told = found(app, "offline", "receipt").await;
+        assert!(told.ends_with("unreachable: offline; finance-1 by console: unreachable"), "{told}");
+        app.signer_online(true).await;
+
+        app.signer.set(Weather::Status(401));
+        app.create("closed").await;
+        app.notify("closed").await;
+        assert_eq!(found(app, "closed", "receipt").await, "none yet");
+        app.signer.set(Weather::Fair);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn explain_payment_names_what_is_in_the_way_and_what_to_do() {
     each(async |app: &mut App| {

@@ -87,7 +87,9 @@ async fn work_that_panics_each_time_is_parked_and_explained() {
         let stuck = attention(app).await;
         assert_eq!(stuck[0]["parked"]["reason"], "work_panics", "{stuck:?}");
         let explained = app.call(&app.operator(), "explain_payment", json!({"order_id": "order-1"})).await;
-        assert!(explained.body.to_string().contains("its work fails (work_panics)"), "{}", explained.body);
+        let explained = explained.body.to_string();
+        assert!(explained.contains("its work fails (work_panics)"), "{explained}");
+        assert!(!explained.contains("nobody has done"), "somebody tries: {explained}");
         app.behave().await;
         app.pass(Duration::from_mins(61)).await;
         assert_eq!(app.status("order-1").await.status(), "AWAITING_SIGNER");
@@ -134,6 +136,45 @@ async fn a_person_who_acts_on_a_parked_payment_does_not_unlist_it() {
         assert_eq!(attention(app).await[0]["parked"]["reason"], "internal");
         long(app).await;
         assert_eq!(attention(app).await, Vec::<Value>::new(), "the worker's own success does");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_all_over_is_parked_no_more() {
+    each(async |app: &mut App| {
+        app.create("created").await;
+        app.awaiting("registered").await;
+        doctor(app, "UPDATE payments SET parked_at = 1, parked_reason = 'internal', claims = 7").await;
+        let listed = async || {
+            let rows = attention(app).await;
+            rows.into_iter().map(|row| row["order_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(listed().await, ["created", "registered"]);
+        for order in ["created", "registered"] {
+            assert_eq!(app.cancel(order).await.status(), "CANCELLED");
+        }
+        assert_eq!(listed().await, ["registered"], "its signer service is still to be told");
+        app.settle().await;
+        assert_eq!(listed().await, [""; 0]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_was_put_off_and_ended_meanwhile_is_not_due_for_ever() {
+    each(async |app: &mut App| {
+        app.create("order-1").await;
+        app.clock.advance(60_000_000);
+        let lease = app.journal.claim_due(9, &[]).await.unwrap().remove(0);
+        assert_eq!(app.cancel("order-1").await.status(), "CANCELLED");
+        // The worker fails for want of the database, which is no fault of the payment's.
+        let mut tx = app.db.store().begin().await.unwrap();
+        let wake = tx.now().plus(Duration::from_secs(1));
+        assert!(tx.stumble(&lease, wake, false).await.unwrap());
+        tx.commit().await.unwrap();
+        app.pass(Duration::from_secs(2)).await;
+        assert_eq!(app.rows("payments WHERE next_wake_at IS NULL AND lease_until = 0").await, 1);
     })
     .await;
 }

@@ -1,7 +1,7 @@
 //! A hold against everything that moves a payment, at the same moment: one legal order shows, never a mixture.
 //!
-//! Each race is run many times on both engines, with the other side a process of its own and the two let go at
-//! varied distances. The history says which came first.
+//! Each race is run many times on both engines, the two sides let go at varied distances: two calls to one gateway, or
+//! one and a worker with a store of its own. The history says which came first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,6 +109,66 @@ async fn a_hold_against_a_signature() {
             nothing_after_the_hold(app, &order, &["decision.approve", "rail."]).await;
         }
         both_ways(seen, "signature");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hold_against_a_rejection() {
+    each_with(wishes(), async |app: &mut App| {
+        let worker = app.another(None).await;
+        let mut seen = [0; 2];
+        for round in 0..ROUNDS {
+            let order = format!("order-{round}");
+            app.awaiting(&order).await;
+            let document = app.document("finance-1", &order, "reject", "not ours").await;
+            let word = json!({"order_id": order, "signature": app.jws("finance-1", &document), "reason": "not ours"});
+            let (operator, signer) = (app.operator(), app.signer_token("finance-1"));
+            let (held, rejected) =
+                race(round, hold(app, &operator, &order), app.call(&signer, "reject_signing", word)).await;
+            match (held.code().as_str(), rejected.code().as_str()) {
+                ("(AWAITING_SIGNER)", "PAYMENT_ON_MANUAL_HOLD") => {
+                    seen[0] += 1;
+                    settle(&worker).await;
+                    nothing_after_the_hold(app, &order, &["decision.reject", "payment.rejected"]).await;
+                }
+                ("PAYMENT_TERMINAL", "(REJECTED)") => {
+                    seen[1] += 1;
+                    assert!(app.payment(&order).await.held_at.is_none());
+                }
+                other => panic!("{other:?}: {} {}", held.body, rejected.body),
+            }
+        }
+        both_ways(seen, "rejection");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hold_against_a_decision_that_the_signer_service_tells_of() {
+    each_with(wishes(), async |app: &mut App| {
+        let worker = app.another(None).await;
+        let mut seen = [0; 2];
+        for round in 0..ROUNDS {
+            let order = format!("order-{round}");
+            app.awaiting(&order).await;
+            let document = app.document("finance-1", &order, "approve", "").await;
+            let page = app.decide_on_page(&order, &document, &app.jws("finance-1", &document)).await;
+            assert!((200..300).contains(&page), "{page}");
+            let (operator, agent) = (app.operator(), app.agent());
+            let asks = app.call(&agent, "check_sign_status", json!({"order_id": order}));
+            let (held, asked) = race(round, hold(app, &operator, &order), asks).await;
+            assert!(!held.is_error, "a payment that is not on its way is held: {}", held.body);
+            let signed = app.status(&order).await.status() == "SIGNED";
+            seen[usize::from(signed)] += 1;
+            assert!(signed || app.payment(&order).await.approvals == 0, "{}", asked.body);
+            app.clock.advance(3_600 * 1_000_000);
+            app.deliver_callbacks().await;
+            settle(&worker).await;
+            assert_eq!(app.status(&order).await.status() == "SIGNED", signed, "it is not heard later either");
+            nothing_after_the_hold(app, &order, &["decision.approve", "rail."]).await;
+        }
+        both_ways(seen, "the service's word");
     })
     .await;
 }

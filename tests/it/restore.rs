@@ -277,6 +277,81 @@ async fn nothing_is_sent_and_nothing_changes_while_it_is_compared() {
     .await;
 }
 
+#[tokio::test]
+async fn nobody_is_told_of_an_end_while_it_is_compared() {
+    each_with(patient(), async |app: &mut App| {
+        app.did.rewind = true;
+        app.awaiting("order-1").await;
+        app.cancel("order-1").await;
+        // Claimed a moment before the mark.
+        let lease = app.journal.claim_due(9, &[]).await.unwrap().remove(0);
+        app.journal.mark_restored("told").await.unwrap();
+        assert!(!app.journal.attend(&lease).await);
+        assert_eq!(app.signer.count("POST", "/cancel"), 0);
+        assert_eq!(app.rows("effects WHERE kind = 'signer.cancel'").await, 0, "no intent was written");
+        assert!(compare_all(app, &app.journal).await.lifted);
+        app.pass(Duration::from_mins(1)).await;
+        assert_eq!(app.signer.count("POST", "/cancel"), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn rows_that_can_not_be_read_keep_the_mode_on_and_stop_no_other() {
+    each_with(patient(), async |app: &mut App| {
+        app.did.rewind = true;
+        // More than are compared at once.
+        for number in 0..20 {
+            app.create(&format!("order-{number:02}")).await;
+        }
+        let kept = app.db.raw().await.texts("SELECT policy FROM payments WHERE order_id = 'order-00'").await;
+        let doctor = async |policy: &str| {
+            let policy = policy.replace('\'', "''");
+            let sql = format!("UPDATE payments SET policy = '{policy}' WHERE order_id < 'order-17'");
+            app.db.raw().await.execute(&sql).await.unwrap();
+        };
+        doctor("not a policy").await;
+        app.journal.mark_restored("told").await.unwrap();
+        app.clock.advance(60_000_000);
+        let first = app.journal.compare("").await.unwrap();
+        assert_eq!((first.compared, first.in_doubt, first.lifted), (0, 16, false));
+        let second = app.journal.compare(&first.next.unwrap()).await.unwrap();
+        assert_eq!((second.compared, second.in_doubt, second.lifted), (3, 1, false));
+        doctor(&kept[0]).await;
+        assert!(compare_all(app, &app.journal).await.lifted);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_two_people_attested_not_to_have_been_paid_and_was_is_settled_under_its_own_key() {
+    let wishes = patient().config(|config| {
+        "none".clone_into(&mut config.rail.dedup);
+        config.rail.in_flight_s = 60;
+    });
+    each_with(wishes, async |app: &mut App| {
+        app.did.rewind = true;
+        app.signed("order-1").await;
+        app.faults(json!({"next": [{"kind": "drop_reply"}], "standing": {"lookup_down": true}})).await;
+        app.settle().await;
+        app.pass(Duration::from_mins(2)).await;
+        for person in ["olga", "piet"] {
+            let word = json!({"order_id": "order-1", "evidence": "not on the account"});
+            let answer = app.call(&app.operator_named(person), "attest_not_executed", word).await;
+            assert!(!answer.is_error, "{}", answer.body);
+        }
+        assert!(app.payment("order-1").await.unasked());
+        app.journal.mark_restored("told").await.unwrap();
+        app.faults(json!({"standing": {"lookup_down": false}})).await;
+        assert!(compare_all(app, &app.journal).await.lifted);
+        assert_eq!(found(app, "order-1").await, "found executed");
+        let done = "SELECT outbound_key FROM effects WHERE kind = 'rail.execute' AND state = 'done'";
+        let done = app.db.raw().await.texts(done).await;
+        assert!(matches!(done.as_slice(), [key] if key.ends_with(":g1")), "{done:?}");
+    })
+    .await;
+}
+
 /// A rail that says of everything that it was paid.
 #[derive(Debug)]
 struct PaidAlready(Arc<dyn RailPort>);
@@ -386,6 +461,30 @@ async fn a_forgotten_mark_is_made_by_the_first_worker_that_comes() {
         assert_eq!(app.executions(app.payment("another").await.terms.payment_id.as_str()).await, 1);
         let causes = app.db.raw().await.texts("SELECT cause FROM restores ORDER BY marked_at").await;
         assert_eq!(causes, ["no_worker_for_long", "went_back"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_mark_that_could_not_be_stored_is_made_the_next_time() {
+    each_with(patient(), async |app: &mut App| {
+        app.did.rewind = true;
+        app.signed("signed").await;
+        let raw = async |sql: &str| app.db.raw().await.execute(sql).await.unwrap();
+        app.journal.appear(true).await.unwrap();
+        raw("UPDATE worked SET seen_at = 1").await;
+        // The database fails just when the mark is to be made.
+        raw("ALTER TABLE audit_entries RENAME TO away").await;
+        assert!(app.journal.claim_due(9, &[]).await.is_err());
+        raw("ALTER TABLE away RENAME TO audit_entries").await;
+        assert_eq!(app.rows("restores").await, 0);
+        for _ in 0..2 {
+            assert!(app.journal.claim_due(9, &[]).await.unwrap().is_empty(), "it still knows its own word");
+            assert_eq!(app.rows("restores").await, 1);
+        }
+        assert!(compare_all(app, &app.journal).await.lifted);
+        app.settle().await;
+        assert_eq!(app.status("signed").await.status(), "EXECUTED");
     })
     .await;
 }

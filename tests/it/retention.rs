@@ -6,6 +6,7 @@ use std::time::Duration;
 use countersign::app;
 use countersign::config::Config;
 use countersign::domain::{Attention, Payment, PaymentId};
+use countersign::journal::verify::{AuditReport, BreakKind, verify_audit};
 use countersign::journal::{Journal, Place};
 use countersign::store::Guard;
 use serde_json::{Value, json};
@@ -194,7 +195,7 @@ async fn a_move_and_a_new_request_at_the_same_moment_never_make_two() {
             let token = app.agent();
             let (moved, twice, refused, same) = tokio::join!(
                 move_all(&app.journal),
-                retired_by(&other),
+                move_all(&other),
                 app.call(&token, "create_payment", fresh),
                 app.create(&order),
             );
@@ -209,11 +210,6 @@ async fn a_move_and_a_new_request_at_the_same_moment_never_make_two() {
         }
     })
     .await;
-}
-
-/// Another worker at the same batch; its rules keep nothing, so it moves through the store.
-async fn retired_by(other: &Arc<Journal>) -> u32 {
-    move_all(other).await
 }
 
 #[tokio::test]
@@ -354,6 +350,7 @@ async fn evidence_that_comes_after_the_move_brings_the_payment_back() {
         assert_eq!(listed.body["payments"][0]["order_id"], "order-1", "{}", listed.body);
         assert_eq!(evidence().await, before, "its decisions and effects are found where they are");
         assert_eq!(retire(app).await, 0, "it stays for who looks at it");
+        assert_eq!(verified(app).await.breaks, []);
         // Against an older version nothing comes back and nothing changes.
         let mut tx = app.db.store().begin().await.unwrap();
         let mut after = archived.clone();
@@ -380,6 +377,94 @@ async fn a_late_signature_on_what_moved_is_answered_and_adds_nothing() {
         assert_eq!(app.confirm("finance-2", "order-1", &late).await.code(), "PAYMENT_TERMINAL");
         assert_eq!(app.cancel("order-1").await.code(), "PAYMENT_TERMINAL");
         assert_eq!((app.rows("decisions").await, app.rows("archived_decisions").await), decisions);
+    })
+    .await;
+}
+
+async fn verified(app: &App) -> AuditReport {
+    verify_audit(app.db.store(), "default", None, &mut |_, _| {}).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_audit_of_what_moved_is_whole_and_what_is_done_to_it_there_is_found() {
+    each_with(wishes(), async |app: &mut App| {
+        ended(app).await;
+        app.create("open").await;
+        assert_eq!(retire(app).await, 5);
+        let report = verified(app).await;
+        assert_eq!((report.breaks, report.payments), (vec![], 6));
+        let paid = app.payment("EXECUTED").await.terms.payment_id.to_string();
+        for (table, change, kinds) in [
+            (
+                "archived_payments",
+                "UPDATE archived_payments SET memo = 'another' WHERE",
+                vec![BreakKind::TermsDisagree],
+            ),
+            ("archived_payments", "DELETE FROM archived_payments WHERE", vec![BreakKind::PaymentMissing]),
+            (
+                "archived_decisions",
+                "DELETE FROM archived_decisions WHERE",
+                vec![BreakKind::DecisionMissing, BreakKind::ExecutionUnapproved],
+            ),
+        ] {
+            let mut raw = app.db.raw().await;
+            raw.execute(&format!("CREATE TABLE kept AS SELECT * FROM {table}")).await.unwrap();
+            raw.execute(&format!("{change} payment_id = '{paid}'")).await.unwrap();
+            let breaks = verified(app).await.breaks;
+            let found: Vec<BreakKind> = breaks.iter().map(|found| found.kind).collect();
+            assert!(found == kinds && breaks.iter().all(|found| found.payment_id == paid), "{change}: {breaks:#?}");
+            let back = format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM kept; DROP TABLE kept");
+            raw.execute(&back).await.unwrap();
+        }
+        assert_eq!(verified(app).await.breaks, []);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_callback_about_what_moved_is_taken_and_kept_nowhere() {
+    each_with(wishes(), async |app: &mut App| {
+        let id = app.signed("order-1").await;
+        app.settle().await;
+        assert!(app.journal.hint("evt_before", &id).await.unwrap());
+        assert_eq!((app.rows("callbacks").await, retire(app).await, app.rows("callbacks").await), (1, 1, 0));
+        for event in ["evt_before", "evt_after"] {
+            assert!(!app.journal.hint(event, &id).await.unwrap(), "{event}");
+        }
+        assert_eq!((app.rows("callbacks").await, app.rows("payments").await), (0, 0), "nobody would ever forget it");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nobody_moves_what_moved() {
+    each_with(wishes(), async |app: &mut App| {
+        app.signed("order-1").await;
+        app.settle().await;
+        assert_eq!(retire(app).await, 1);
+        let before = app.payment("order-1").await;
+        let (agent, operator) = (app.agent(), app.operator());
+        for (token, tool, rest) in [
+            (&agent, "notify_signer", json!({})),
+            (&agent, "get_sign_link", json!({})),
+            (&agent, "cancel_payment", json!({})),
+            (&operator, "cancel_payment", json!({})),
+            (&operator, "resend_notification", json!({})),
+            (&operator, "reassign_signer", json!({"signer_id": "finance-2"})),
+            (&operator, "hold_payment", json!({"reason": "by hand"})),
+            (&operator, "release_hold", json!({"evidence": "seen"})),
+            (&operator, "attest_executed", json!({"evidence": "seen", "reference": "bank-1"})),
+            (&operator, "attest_not_executed", json!({"evidence": "seen"})),
+        ] {
+            let mut arguments = json!({"order_id": "order-1"});
+            arguments.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+            let answer = app.call(token, tool, arguments).await;
+            assert_eq!((answer.code().as_str(), answer.text("status")), ("PAYMENT_TERMINAL", "EXECUTED"), "{tool}");
+        }
+        let asked = app.call(&agent, "check_sign_status", json!({"order_id": "order-1"})).await;
+        assert_eq!(asked.status(), "EXECUTED");
+        assert_eq!((app.rows("payments").await, app.rows("attestations").await), (0, 0));
+        assert_eq!(app.payment("order-1").await, before);
     })
     .await;
 }
@@ -415,24 +500,32 @@ async fn the_worker_moves_what_is_over_by_itself() {
 }
 
 #[tokio::test]
-async fn a_retention_that_a_limit_would_forget_by_is_refused() {
+async fn a_retention_that_a_limit_or_a_sum_would_forget_by_is_refused() {
     let mut config = Config::load(None).unwrap();
     let day = Duration::from_hours(24);
-    for (seconds, kept) in [(0, Some(None)), (86_400, None), (86_399, None), (86_401, Some(Some(86_401)))] {
+    // A day, and the two days that a payment may live.
+    for (seconds, kept) in [(0, Some(None)), (86_401, None), (259_200, None), (259_201, Some(Some(259_201)))] {
         config.retention.finished_after_s = seconds;
         let verdict = config.finished_after(day);
         assert_eq!(verdict.as_ref().ok().copied(), kept.map(|kept| kept.map(Duration::from_secs)), "{seconds}");
         if let Err(fault) = verdict {
-            assert!(fault.to_string().contains("retention.finished_after_s: must be 0 or more than 86400"), "{fault}");
+            assert!(fault.to_string().contains("retention.finished_after_s: must be 0 or more than 259200"), "{fault}");
         }
     }
-    // Where a gateway is put together, with the policy's own window.
+    config.retention.finished_after_s = 1;
+    assert_eq!(config.finished_after(Duration::ZERO).unwrap(), Some(Duration::from_secs(1)), "nothing is counted");
+    // Where a gateway is put together, with the policy's own spans.
+    let limit =
+        "\n[[limit]]\nid = \"day\"\nbinds = \"tenant\"\ncurrency = \"USD\"\nwindow_hours = 48\nwindow_count = 100\n";
+    let sum = "\n[[rule]]\nid = \"sum\"\ncurrency = \"USD\"\namount_at_least = \"5.00\"\nsum_hours = 48\nlevels = [{ group = \"finance\", required = 2 }]\n";
     each_with(wishes(), async |app: &mut App| {
-        let limit = "\n[[limit]]\nid = \"day\"\nbinds = \"tenant\"\ncurrency = \"USD\"\nwindow_hours = 48\nwindow_count = 100\n";
-        let policy = app::parse_policy(&format!("{}{limit}", app.policy())).unwrap();
-        let ambient = ambient(&app.clock);
-        let refused = app::journal(&app.config, policy, app.db.store().clone(), &ambient, false).await.unwrap_err();
-        assert!(refused.to_string().contains("longest window"), "{refused}");
+        for looks_back in [limit, sum] {
+            let policy = app::parse_policy(&format!("{}{looks_back}", app.policy())).unwrap();
+            assert_eq!(policy.looks_back(), KEPT);
+            let ambient = ambient(&app.clock);
+            let refused = app::journal(&app.config, policy, app.db.store().clone(), &ambient, false).await.unwrap_err();
+            assert!(refused.to_string().contains("longest span"), "{refused}");
+        }
     })
     .await;
 }

@@ -2,6 +2,7 @@
 
 use crate::harness::database::{TestDatabase, TestEngine, engines};
 use crate::store::sample::{insert, payment};
+use crate::tidy::{files, read};
 
 /// The columns that may be NULL, all read as `Option`: the SQLite driver reads NULL into a number as 0.
 const NULLABLE: [&str; 26] = [
@@ -99,26 +100,49 @@ async fn both_engines_have_the_same_tables_columns_and_indexes() {
     assert!(seen.windows(2).all(|pair| pair[0] == pair[1]), "{seen:#?}");
 }
 
+/// What moves is copied by position.
+#[tokio::test]
+async fn the_archive_has_the_columns_of_what_is_moved_in_the_same_order() {
+    const PAIRS: [(&str, &str); 4] = [
+        ("payments_everywhere", "archived_payments"),
+        ("effects", "archived_effects"),
+        ("challenges", "archived_challenges"),
+        ("decisions", "archived_decisions"),
+    ];
+    for engine in engines() {
+        let db = TestDatabase::new(engine).await;
+        let columns = async |table: &str| {
+            let sql = match engine {
+                TestEngine::Sqlite => format!("SELECT name FROM pragma_table_info('{table}') ORDER BY cid"),
+                TestEngine::Postgres => format!(
+                    "SELECT column_name FROM information_schema.columns WHERE table_schema = current_schema() \
+                     AND table_name = '{table}' ORDER BY ordinal_position"
+                ),
+            };
+            db.raw().await.texts(&sql).await
+        };
+        for (from, to) in PAIRS {
+            let kept = columns(to).await;
+            assert!(kept.len() > 5, "{engine}: {to}");
+            assert_eq!(columns(from).await, kept, "{engine}: {from} and {to}");
+        }
+    }
+}
+
 /// What catalogs don't show alike: checks, keys, what an index covers.
 #[test]
 fn both_migrations_say_the_same_but_for_the_names_of_types() {
-    let pairs = [
-        (
-            include_str!("../../migrations/sqlite/0001_init.sql"),
-            include_str!("../../migrations/postgres/0001_init.sql"),
-        ),
-        (
-            include_str!("../../migrations/sqlite/0004_outbox.sql"),
-            include_str!("../../migrations/postgres/0004_outbox.sql"),
-        ),
-        (
-            include_str!("../../migrations/sqlite/0008_keeping.sql"),
-            include_str!("../../migrations/postgres/0008_keeping.sql"),
-        ),
-    ];
-    for (sqlite, postgres) in pairs {
+    let names = |engine: &str| {
+        let folder = format!("migrations/{engine}/");
+        files().iter().filter_map(|path| path.strip_prefix(&folder).map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let all = names("sqlite");
+    assert!(all.len() > 7 && all == names("postgres"), "{all:?}");
+    for name in all {
+        let (sqlite, postgres) =
+            (read(&format!("migrations/sqlite/{name}")), read(&format!("migrations/postgres/{name}")));
         let as_sqlite = postgres.replace("BIGINT", "INTEGER").replace("BYTEA", "BLOB").replace("\n);", "\n) STRICT;");
-        assert_eq!(as_sqlite.replace("migrations/sqlite", "migrations/postgres"), sqlite);
+        assert_eq!(as_sqlite.replace("migrations/sqlite", "migrations/postgres"), sqlite, "{name}");
     }
 }
 

@@ -9,7 +9,7 @@ use axum::routing::{get, post};
 use countersign::http::auth::Mint;
 use serde_json::Value;
 
-use crate::harness::app::{App, CALLBACK_SECRET, Wishes, each_with};
+use crate::harness::app::{App, CALLBACK_SECRET, POLICY, Wishes, each_with};
 use crate::harness::folder::Folder;
 use crate::harness::peer::{Peer, Weather};
 use crate::harness::sink::Sink;
@@ -60,6 +60,10 @@ async fn b23_a_value_that_cannot_be_meant_is_refused_by_serve_and_check_alike() 
         ("payments.execute_within_s", "99999999999999"),
         ("worker.lease_ms", "99999999999999"),
         ("webhooks.schedule_s", "0,99999999999999"),
+        ("audit.checkpoint_every_ms", "0"),
+        ("audit.checkpoint_every_ms", "99999999999999"),
+        ("restore.asleep_s", "99999999999999"),
+        ("retention.finished_after_s", "99999999999999"),
         ("telemetry.otlp_endpoint", "nonsense"),
         ("telemetry.otlp_endpoint", "http://u:PASSWORD@127.0.0.1:4318"),
         ("telemetry.log_form", "xml"),
@@ -73,6 +77,82 @@ async fn b23_a_value_that_cannot_be_meant_is_refused_by_serve_and_check_alike() 
             assert!(!String::from_utf8(output.stderr).unwrap().contains("PASSWORD"), "{setting}");
         }
     }
+}
+
+/// Wherever a URL is named, in a setting or an option, it is judged alike; none that is refused is shown.
+#[tokio::test]
+async fn every_url_is_judged_alike() {
+    const WEB: &str = "must be an http or https URL";
+    const MORE: &str = "must have no user name, password or fragment";
+    let folder = Folder::new("check");
+    let text = good(&folder);
+    let config = folder.write("good.toml", &text);
+    let keys = text.lines().find(|line| line.starts_with("jwks_file")).unwrap();
+    let without_keys = folder.write("keys.toml", &text.replace(keys, ""));
+    let api_key = folder.place("signer-api-key");
+    let secret = folder.place("callback-secret");
+    for (url, words) in [
+        ("SECRET", WEB),
+        ("ftp://x.example/SECRET", WEB),
+        ("https:SECRET@", WEB),
+        ("https://SECRET@x.example", MORE),
+        ("https://:SECRET@x.example", MORE),
+        ("https://u:SECRET@x.example/y", MORE),
+        ("https://x.example/#SECRET", MORE),
+    ] {
+        let told = async |arguments: &[&str], environment: &[(&str, &str)], named: &str| {
+            let output = run(arguments, environment).await;
+            refuses(&format!("{named}={url}"), &output, 2, &format!("{named}: "));
+            refuses(&format!("{named}={url}"), &output, 2, words);
+            let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+            assert!(!said.contains("SECRET"), "{named}: {said}");
+        };
+        for setting in [
+            "server.public_url",
+            "auth.issuer",
+            "auth.jwks_url",
+            "signer.url",
+            "signer.callback_url",
+            "rail.url",
+            "audit.checkpoint_url",
+            "telemetry.otlp_endpoint",
+        ] {
+            let variable = format!("COUNTERSIGN__{}", setting.to_ascii_uppercase().replace('.', "__"));
+            let config = if setting == "auth.jwks_url" { &without_keys } else { &config };
+            told(&["check", "--config", config], &[(variable.as_str(), url)], setting).await;
+        }
+        for setting in ["server.allowed_origins", "auth.authorization_servers", "webhooks.targets"] {
+            let variable = format!("COUNTERSIGN__{}", setting.to_ascii_uppercase().replace('.', "__"));
+            let list = format!("https://x.example,{url}");
+            let named = format!("{setting}: number 2 {words}");
+            let output = run(&["check", "--config", &config], &[(variable.as_str(), &list)]).await;
+            refuses(&format!("{setting}={url}"), &output, 2, &named);
+        }
+        told(&["health", url], &[], "URL").await;
+        told(&["check", "signer", url, "--api-key-file", &api_key], &[], "URL").await;
+        let callbacks = ["check", "signer", "http://127.0.0.1:9", "--api-key-file", &api_key];
+        let callbacks = [&callbacks[..], &["--callback-listen", "127.0.0.1:0", "--callback-url", url]].concat();
+        told(&callbacks, &[], "--callback-url").await;
+        told(&["doctor", "order-1", "--token", "t", "--url", url], &[], "--url").await;
+        told(&["sign", "order-1", "--token", "t", "--url", url], &[], "--url").await;
+        let trial = folder.place("");
+        told(&["demo", "--json", "--url", url, "--keys", &trial, "--rail", "http://127.0.0.1:9"], &[], "--url").await;
+        let database = folder.place("signer.db");
+        let directory = folder.write("signers.toml", "signer = []");
+        let service = ["signer", "--listen", "127.0.0.1:0", "--directory", &directory, "--database", &database];
+        let files = ["--api-key-file", &api_key, "--callback-secret-file", &secret, "--public-url", url];
+        told(&[&service[..], &files].concat(), &[], "public_url").await;
+    }
+    // Where paths are put behind it, a query would be in the way.
+    for setting in ["SIGNER__URL", "RAIL__URL", "TELEMETRY__OTLP_ENDPOINT"] {
+        let variable = format!("COUNTERSIGN__{setting}");
+        let output = run(&["check", "--config", &config], &[(variable.as_str(), "https://x.example/?a")]).await;
+        refuses(setting, &output, 2, "must have no query");
+    }
+    // An issuer that is no URL is one that others speak for.
+    let issuer =
+        [("COUNTERSIGN__AUTH__ISSUER", "idp"), ("COUNTERSIGN__AUTH__AUTHORIZATION_SERVERS", "https://idp.example")];
+    assert_eq!(run(&["check", "--config", &config], &issuer).await.status.code(), Some(1), "only no peer answers");
 }
 
 #[tokio::test]
@@ -156,6 +236,7 @@ async fn check_gives_each_dependency_its_verdict() {
             "token keys",
             "database",
             "migrations",
+            "signers' keys",
             "signer service",
             "rail",
             "OTLP endpoint",
@@ -163,7 +244,8 @@ async fn check_gives_each_dependency_its_verdict() {
             &second_row,
         ];
         // All but these are well, and every row is there.
-        let expect = |what: &str, (code, rows): (Option<i32>, BTreeMap<String, String>), bad: &[(&str, &str)]| {
+        let expect = |what: &str, (code, mut rows): (Option<i32>, BTreeMap<String, String>), bad: &[(&str, &str)]| {
+            assert_eq!(rows.remove("audit checkpoints").as_deref(), Some("warning"), "{what}: they are off");
             let mut good: BTreeMap<String, String> =
                 names.iter().map(|name| ((*name).to_owned(), "ok".to_owned())).collect();
             good.extend(bad.iter().map(|(name, result)| ((*name).to_owned(), (*result).to_owned())));
@@ -172,13 +254,14 @@ async fn check_gives_each_dependency_its_verdict() {
         expect("all up", check(&[]).await, &[]);
 
         let nowhere = format!("sqlite://{}", folder.join("none.db").display());
-        let no_database = [("database", "failed"), ("migrations", "skipped")];
+        let no_database = [("database", "failed"), ("migrations", "skipped"), ("signers' keys", "skipped")];
         expect("no database file", check(&[("DATABASE__URL", &nowhere)]).await, &no_database);
         let refused = "postgres://desk:PASSWORD@127.0.0.1:1/desk";
         expect("no database server", check(&[("DATABASE__URL", refused)]).await, &no_database);
         let empty = folder.write("empty.db", "");
         let empty = format!("sqlite://{empty}");
-        expect("no schema", check(&[("DATABASE__URL", &empty)]).await, &[("migrations", "failed")]);
+        let no_schema = [("migrations", "failed"), ("signers' keys", "skipped")];
+        expect("no schema", check(&[("DATABASE__URL", &empty)]).await, &no_schema);
 
         for (peer, row, key_file) in
             [(&app.signer, "signer service", "SIGNER__API_KEY_FILE"), (&app.rail, "rail", "RAIL__API_KEY_FILE")]
@@ -216,6 +299,41 @@ async fn check_gives_each_dependency_its_verdict() {
             assert_eq!(rows[&format!("webhook target {url}")], result, "{url}");
         }
         assert_eq!(rows.values().filter(|result| *result == "failed").count(), 2, "{rows:?}");
+    })
+    .await;
+}
+
+/// It is something to know, and no failure: a key may be enrolled tomorrow.
+#[tokio::test]
+async fn check_warns_of_a_signer_who_could_not_sign() {
+    each_with(Wishes::default(), async |app: &mut App| {
+        let folder = Folder::new("check");
+        let config = folder.write("check.toml", &good(&folder));
+        let asked = "\"nobody-9\", \"finance-1\"";
+        let stranger = folder.write("stranger.toml", &POLICY.replacen("\"finance-1\"", asked, 1));
+        let database = secrecy::ExposeSecret::expose_secret(&app.config.database.url).to_owned();
+        let (signer, rail) = (app.signer.url(), app.rail.url());
+        let mut environment = vec![
+            ("COUNTERSIGN__DATABASE__URL", database.as_str()),
+            ("COUNTERSIGN__SIGNER__URL", &signer),
+            ("COUNTERSIGN__RAIL__URL", &rail),
+        ];
+        assert_eq!(verdicts(&config, &environment).await.1["signers' keys"], "ok");
+        environment.push(("COUNTERSIGN__POLICY__FILE", &stranger));
+        let (code, mut rows) = verdicts(&config, &environment).await;
+        assert_eq!((code, rows.remove("signers' keys").as_deref()), (Some(0), Some("warning")));
+        assert_eq!(rows.remove("audit checkpoints").as_deref(), Some("warning"));
+        assert!(rows.values().all(|result| result == "ok"), "{rows:?}");
+        let output = run(&["check", "--config", &config], &environment).await;
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains("warning signers' keys: none is pinned of nobody-9: "), "{said}");
+        // A key that was revoked is none.
+        let mut raw = app.db.raw().await;
+        raw.execute("UPDATE signer_keys SET revoked_at = 1 WHERE signer_id = 'finance-1'").await.unwrap();
+        let output = run(&["check", "--config", &config], &environment).await;
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains("none is pinned of finance-1, nobody-9: "), "{said}");
+        raw.execute("UPDATE signer_keys SET revoked_at = NULL WHERE signer_id = 'finance-1'").await.unwrap();
     })
     .await;
 }

@@ -180,6 +180,8 @@ fn only_stores_speak_sql() {
         let stores = SPEAKS_SQL.iter().any(|folder| path.starts_with(folder));
         let named = shipped(&read(&path)).any(|line| line.contains("sqlx::"));
         assert!(stores || !named, "{path} names sqlx");
+        let composed = shipped(&read(&path)).any(|line| line.contains("AssertSqlSafe"));
+        assert!(!composed, "{path}: a statement is a text, never put together");
     }
 }
 

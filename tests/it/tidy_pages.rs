@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use countersign::app::parse_policy;
-use countersign::domain::{Code, Role};
+use countersign::domain::{Attention, Code, Role};
 use countersign::tools::TOOLS;
 
 use crate::harness::app::POLICY;
@@ -85,6 +85,45 @@ fn log_lines_and_metrics_on_the_page_are_those_of_the_code() {
     assert_eq!(said, made, "docs/telemetry.md against src/telemetry/metrics.rs");
 }
 
+/// The last text in quotes of a call, whose arguments begin here.
+fn quoted_last(call: &str) -> String {
+    let (mut depth, mut last, mut rest) = (1, "", call);
+    while depth > 0 {
+        let at = rest.find(['(', ')', '"']).unwrap();
+        match rest.as_bytes()[at] {
+            b'(' => depth += 1,
+            b')' => depth -= 1,
+            _ => {
+                (last, rest) = rest[at + 1..].split_once('"').unwrap();
+                continue;
+            }
+        }
+        rest = &rest[at + 1..];
+    }
+    last.split("\\\n").map(str::trim_start).collect()
+}
+
+/// What an operator may have to act on is on the page; the reference service, the sandbox and commands aside.
+#[test]
+fn every_warning_and_error_of_the_gateway_is_on_the_page() {
+    let page = read("docs/telemetry.md");
+    let aside = ["src/signer/", "src/sandbox/", "src/cli/"];
+    let mut seen = 0;
+    for path in rust(&["src/"]).iter().filter(|path| !is_test(path) && !aside.iter().any(|room| path.starts_with(room)))
+    {
+        let text = shipped(&read(path)).collect::<Vec<_>>().join("\n");
+        for call in ["tracing::warn!(", "tracing::error!("].iter().flat_map(|level| text.split(level).skip(1)) {
+            let message = quoted_last(call);
+            assert!(page.contains(&format!("`{message}`")), "{path}: docs/telemetry.md does not say {message:?}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 25, "{seen} lines");
+    for reason in Attention::ALL {
+        assert!(page.contains(&format!("`{}`", reason.as_str())), "docs/telemetry.md does not say {reason:?}");
+    }
+}
+
 #[test]
 fn paths_that_the_pages_name_exist() {
     let tracked = files();
@@ -136,6 +175,7 @@ fn the_help_of_every_command_has_examples_and_exit_codes() {
         let words: Vec<&str> = path.iter().map(String::as_str).collect();
         let said = help(&words);
         assert!(said.contains("Exit codes: 0 ") && said.contains(", 1 ") && said.contains(", 2 "), "{path:?}: {said}");
+        assert_eq!(said.to_lowercase().matches("exit ").count(), 1, "{path:?} speaks of exit codes once: {said}");
         let below = said.split_once("Commands:\n").map_or("", |(_, rest)| rest.split("\n\n").next().unwrap());
         let names: Vec<&str> = below.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).collect();
         let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty() && *name != "help").collect();

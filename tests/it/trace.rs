@@ -146,6 +146,10 @@ async fn create_notify_sign_and_execute_hang_together_across_traces() {
         let execute = watch.one("journal.payment.execute");
         assert!(links_to(&execute, &kept), "{:?}", execute.links);
         assert_eq!(attribute(&execute, "payment.id"), created.text("payment_id"));
+        app.call(&app.agent(), "cancel_payment", json!({"order_id": "order-1"})).await;
+        for about in ["journal.payment.create", "journal.decision.take", "journal.payment.cancel"] {
+            assert_eq!(attribute(&watch.one(about), "payment.id"), created.text("payment_id"), "{about}");
+        }
         let transfer = watch.one("POST /api/v1/transfers");
         assert_eq!(trace_of(&transfer), trace_of(&execute));
         assert_eq!(attribute(&transfer, "http.response.status_code"), "201");

@@ -34,11 +34,14 @@ async fn commands_on_keys_say_which_file_and_which_half() {
     let key_id = made.lines().find_map(|line| line.strip_prefix("key id ")).unwrap().to_owned();
     told(&["keys", "new", "nowhere/x.pem"], 1, "nowhere/x.pem: can't be written").await;
     told(&["keys", "init", "a.pem/x"], 1, "a.pem/x: can't be written").await;
+    told(&["keys", "issuer", "nowhere/x.pem"], 1, "nowhere/x.pem: can't be written").await;
+    told(&["keys", "checkpoint", "nowhere/x"], 1, "nowhere/x: can't be written").await;
     told(&["keys", "enrol", "finance-1", "a.pem", "--by", "x"], 2, "a.pem: is a private key").await;
     let wrong_half = ["sign", "o", "--url", "http://127.0.0.1:9/mcp", "--token", "t", "--key", "a.pub.pem", "--yes"];
     told(&wrong_half, 2, "a.pub.pem: is a public key").await;
     std::fs::create_dir(folder.join("config")).unwrap();
     std::fs::write(folder.join("config/policy.toml"), crate::harness::app::POLICY).unwrap();
+    told(&["migrate"], 0, "up to date").await;
     let named = told(&["keys", "enrol", "finance-1", "a.pub.pem", "--by", "x"], 0, "finance-1 enrolled").await;
     assert!(!named.contains("no group"), "{named}");
     told(&["keys", "revoke", "finance-1", &key_id, "--by", "x"], 0, "lost").await;
@@ -61,6 +64,50 @@ async fn commands_on_keys_say_which_file_and_which_half() {
     }
     told(&["keys", "enrol", "nobody-9", "b.pub.pem", "--by", "x"], 0, "no group of the policy names nobody-9").await;
     told(&["webhooks", "redeliver"], 2, "--all-dead").await;
+}
+
+#[tokio::test]
+async fn a_span_that_cannot_be_meant_is_refused_by_the_command_line() {
+    let folder = Folder::new("words");
+    let signer = ["signer", "--directory", "d", "--api-key-file", "k", "--callback-secret-file", "c", "--link-minutes"];
+    let token = ["token", "--role", "agent", "--subject", "a", "--minutes"];
+    for (command, longest) in [(&signer[..], "527040"), (&token[..], "527040"), (&["health", "--timeout"], "3600")] {
+        for span in ["0", "18446744073709551615"] {
+            let (code, told) = run(&folder, &[], &[command, &[span]].concat()).await;
+            assert!(code == 2 && told.contains(&format!("is not in 1..={longest}")), "{command:?}: {code} {told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_speaks_of_what_is_there_makes_no_database() {
+    let folder = Folder::new("words");
+    let config = folder.write("good.toml", &crate::startup::good(&folder));
+    assert_eq!(run(&folder, &[], &["keys", "new", "a.pem"]).await.0, 0);
+    let database = folder.join("gateway.db");
+    let commands: [&[&str]; 8] = [
+        &["restored"],
+        &["restored", "--mark-only"],
+        &["restored", "--report"],
+        &["keys", "enrol", "finance-1", "a.pub.pem", "--by", "x"],
+        &["keys", "revoke", "finance-1", "k", "--by", "x"],
+        &["verify", "audit"],
+        &["audit", "export"],
+        &["webhooks", "list"],
+    ];
+    for command in commands {
+        let arguments = [command, &["--config", &config]].concat();
+        let (code, told) = run(&folder, &[], &arguments).await;
+        assert!(code == 1 && told.contains("there is no file "), "{command:?}: {code} {told}");
+        assert!(!database.exists(), "{command:?}");
+    }
+    // Nor does one that somebody else's hand made empty become a desk's.
+    std::fs::write(&database, "").unwrap();
+    for command in &commands[..5] {
+        let arguments = [command, &["--config", &config][..]].concat();
+        let (code, told) = run(&folder, &[], &arguments).await;
+        assert!(code == 1 && told.contains("it was never used"), "{command:?}: {code} {told}");
+    }
 }
 
 #[tokio::test]

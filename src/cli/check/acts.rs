@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::paper::{Paper, edited};
 use super::report::{Report, Verdict, Why, failed};
 use super::wire::{Answer, Ask, Key, Wire};
+use crate::config::is_web;
 use crate::domain::Timestamp;
 
 pub(super) const REGISTER: &str = "POST /api/v1/payments: register";
@@ -132,7 +133,7 @@ pub(super) async fn read(play: &mut Play<'_>, taken: &Taken) {
             let link = wire.get(&taken.page("sign-link")).await?;
             link.is(200)?;
             let url = url::Url::parse(link.text("url")).ok();
-            if !url.is_some_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host()) {
+            if !url.as_ref().is_some_and(is_web) {
                 return Err(failed("url is no http or https address"));
             }
             if Timestamp::parse_rfc3339(link.text("expires_at"))

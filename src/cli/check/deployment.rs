@@ -11,8 +11,10 @@ use super::super::{CommandFault, ambient, failed};
 use crate::adapters::CheckpointSink;
 use crate::app::{Ambient, WaysOut, checkpoint_key, open_existing, read_policy, ways_out};
 use crate::config::Config;
+use crate::domain::Policy;
 use crate::http::auth::{KeySource, Verifier};
 use crate::journal::ports::{Answer, RailPort as _, SignerPort as _};
+use crate::store::Store;
 use crate::telemetry;
 
 /// Options of `check` by itself.
@@ -31,8 +33,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 enum Verdict {
     Ok,
     Failed(String),
+    /// It works, and somebody should know this.
+    Warning(String),
     /// It could not be looked at.
     Skipped(&'static str),
+}
+
+impl From<Result<(), String>> for Verdict {
+    fn from(seen: Result<(), String>) -> Self {
+        seen.map_or_else(Self::Failed, |()| Self::Ok)
+    }
 }
 
 /// One dependency.
@@ -44,16 +54,16 @@ struct Row {
 }
 
 impl Row {
-    fn new(dependency: impl Into<String>, verdict: Result<(), String>) -> Self {
-        let verdict = verdict.map_or_else(Verdict::Failed, |()| Verdict::Ok);
-        Self { dependency: dependency.into(), verdict, breaker: None }
+    fn new(dependency: impl Into<String>, verdict: impl Into<Verdict>) -> Self {
+        Self { dependency: dependency.into(), verdict: verdict.into(), breaker: None }
     }
 
-    /// What a program reads: `ok`, `failed` or `skipped`, and why.
+    /// What a program reads: `ok`, `failed`, `warning` or `skipped`, and why.
     fn told(&self) -> (&'static str, Option<&str>) {
         match &self.verdict {
             Verdict::Ok => ("ok", None),
             Verdict::Failed(why) => ("failed", Some(why)),
+            Verdict::Warning(why) => ("warning", Some(why)),
             Verdict::Skipped(why) => ("skipped", Some(why)),
         }
     }
@@ -64,11 +74,11 @@ impl Deployment {
     pub(super) async fn run(self) -> Result<(), CommandFault> {
         let (config, shown) = Config::load_shown(self.file.config.as_deref())?;
         config.check()?;
-        read_policy(&config)?;
+        let policy = read_policy(&config)?;
         let ambient = ambient();
         let ways_out = ways_out(&config, &ambient)?;
-        let rows = rows(&config, &ambient, &ways_out).await;
-        let good = rows.iter().all(|row| matches!(row.verdict, Verdict::Ok));
+        let rows = rows(&config, &policy, &ambient, &ways_out).await;
+        let good = rows.iter().all(|row| matches!(row.verdict, Verdict::Ok | Verdict::Warning(_)));
         if self.json {
             let dependencies: Vec<Value> = rows
                 .iter()
@@ -77,10 +87,7 @@ impl Deployment {
                     json!({"dependency": row.dependency, "result": result, "reason": reason, "breaker": row.breaker})
                 })
                 .collect();
-            let checkpoints = if config.audit.is_on() { "on" } else { "off" };
-            let told =
-                json!({"ok": good, "dependencies": dependencies, "audit_checkpoints": checkpoints, "config": shown});
-            println!("{told}");
+            println!("{}", json!({"ok": good, "dependencies": dependencies, "config": shown}));
         } else {
             println!("{shown}");
             for row in &rows {
@@ -89,16 +96,13 @@ impl Deployment {
                 let breaker = row.breaker.map(|word| format!(" (breaker {word})")).unwrap_or_default();
                 println!("{result:<8}{}{reason}{breaker}", row.dependency);
             }
-            if !config.audit.is_on() {
-                println!("off     audit checkpoints: an audit rewritten as a whole would not be noticed; see [audit]");
-            }
         }
         if good { Ok(()) } else { Err(failed("not every dependency answers")) }
     }
 }
 
 /// A row for everything that `config` names, whatever becomes of the others.
-async fn rows(config: &Config, ambient: &Ambient, ways_out: &WaysOut) -> Vec<Row> {
+async fn rows(config: &Config, policy: &Policy, ambient: &Ambient, ways_out: &WaysOut) -> Vec<Row> {
     let WaysOut { signer, rail, webhooks } = ways_out;
     let otlp = async {
         let endpoint = &config.telemetry.otlp_endpoint;
@@ -106,7 +110,7 @@ async fn rows(config: &Config, ambient: &Ambient, ways_out: &WaysOut) -> Vec<Row
     };
     let (keys, database, signed, paid, hooks, otlp) = tokio::join!(
         token_keys(config, ambient),
-        database(config, ambient),
+        database(config, policy, ambient),
         tokio::time::timeout(PATIENCE, signer.health()),
         tokio::time::timeout(PATIENCE, rail.health()),
         webhooks.probe(),
@@ -116,9 +120,7 @@ async fn rows(config: &Config, ambient: &Ambient, ways_out: &WaysOut) -> Vec<Row
     rows.extend(database);
     rows.push(Row { breaker: Some(signer.breaker()), ..Row::new("signer service", told(signed)) });
     rows.push(Row { breaker: Some(rail.breaker()), ..Row::new("rail", told(paid)) });
-    if config.audit.is_on() {
-        rows.push(Row::new("audit checkpoints", audit_sink(config)));
-    }
+    rows.push(Row::new("audit checkpoints", audit_sink(config)));
     rows.extend(hooks.into_iter().map(|(url, verdict)| Row::new(format!("webhook target {url}"), verdict)));
     let otlp = otlp.unwrap_or_else(|_| Some(Err("no answer in time".to_owned())));
     rows.extend(otlp.map(|verdict| Row::new("OTLP endpoint", verdict)));
@@ -134,10 +136,16 @@ fn told(answer: Result<Answer<()>, tokio::time::error::Elapsed>) -> Result<(), S
 }
 
 /// Whether checkpoints can be signed, and where they go takes one.
-fn audit_sink(config: &Config) -> Result<(), String> {
-    checkpoint_key(config).map_err(|fault| fault.to_string())?;
-    let sink = CheckpointSink::from_config(config).map_err(|fault| fault.to_string())?;
-    sink.probe().map_err(|trouble| trouble.to_string())
+fn audit_sink(config: &Config) -> Verdict {
+    if !config.audit.is_on() {
+        return Verdict::Warning("off; an audit rewritten as a whole would not be noticed; see [audit]".to_owned());
+    }
+    let seen = || {
+        checkpoint_key(config).map_err(|fault| fault.to_string())?;
+        let sink = CheckpointSink::from_config(config).map_err(|fault| fault.to_string())?;
+        sink.probe().map_err(|trouble| trouble.to_string())
+    };
+    seen().into()
 }
 
 async fn token_keys(config: &Config, ambient: &Ambient) -> Result<(), String> {
@@ -149,14 +157,16 @@ async fn token_keys(config: &Config, ambient: &Ambient) -> Result<(), String> {
     }
 }
 
-/// The database, and its schema if there is one to look at.
-async fn database(config: &Config, ambient: &Ambient) -> [Row; 2] {
+const MIGRATIONS: &str = "migrations";
+const SIGNERS_KEYS: &str = "signers' keys";
+
+/// The database, and its schema and the signers' keys if they can be looked at.
+async fn database(config: &Config, policy: &Policy, ambient: &Ambient) -> [Row; 3] {
     let store = match open_existing(config, Arc::clone(&ambient.clock)).await {
         Ok(store) => store,
         Err(fault) => {
-            let unseen = Verdict::Skipped("the database can't be opened");
-            let migrations = Row { dependency: "migrations".to_owned(), verdict: unseen, breaker: None };
-            return [Row::new("database", Err(fault.to_string())), migrations];
+            let unseen = |what: &str| Row::new(what, Verdict::Skipped("the database can't be opened"));
+            return [Row::new("database", Err(fault.to_string())), unseen(MIGRATIONS), unseen(SIGNERS_KEYS)];
         }
     };
     let schema = match store.schema_fault().await {
@@ -164,6 +174,28 @@ async fn database(config: &Config, ambient: &Ambient) -> [Row; 2] {
         Ok(Some(why)) => Err(why),
         Err(fault) => Err(fault.to_string()),
     };
+    let keys = match &schema {
+        Ok(()) => signers_keys(&store, policy).await,
+        Err(_) => Verdict::Skipped("the schema is not the one of this version"),
+    };
     store.close().await;
-    [Row::new("database", Ok(())), Row::new("migrations", schema)]
+    [Row::new("database", Verdict::Ok), Row::new(MIGRATIONS, schema), Row::new(SIGNERS_KEYS, keys)]
+}
+
+/// Whether everyone whom the policy asks could sign.
+async fn signers_keys(store: &Store, policy: &Policy) -> Verdict {
+    let found = async { store.read().await?.signers_with_keys().await }.await;
+    let have = match found {
+        Ok(have) => have,
+        Err(fault) => return Verdict::Failed(fault.to_string()),
+    };
+    let without: Vec<&str> =
+        policy.signers().into_iter().filter(|signer| !have.iter().any(|known| known == signer)).collect();
+    if without.is_empty() {
+        return Verdict::Ok;
+    }
+    Verdict::Warning(format!(
+        "none is pinned of {}: the policy asks for what they can't sign; keys enrol pins one",
+        without.join(", ")
+    ))
 }

@@ -17,7 +17,7 @@ use super::CommandFault;
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  countersign check --config countersign.toml\n  countersign check signer https://signer.example --api-key-file secrets/signer-api-key --signer finance-1\n\nExit 0: everything answers. 1: something does not. 2: the configuration can't be used."
+    after_help = "Examples:\n  countersign check --config countersign.toml\n  countersign check signer https://signer.example --api-key-file secrets/signer-api-key --signer finance-1\n\nIt is done when everything answers. A warning is something to know, and no failure."
 )]
 pub(super) struct Check {
     #[command(subcommand)]

@@ -8,25 +8,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 
-use super::super::signer::secret;
-use super::super::{CommandFault, ambient, failed};
+use super::super::{CommandFault, ambient, failed, secret, web_address};
 use super::acts::{self, Play};
 use super::inbox::{self, Inbox};
 use super::paper::Paper;
 use super::refusals;
 use super::report::Report;
 use super::wire::Wire;
+use crate::config::{api_key, base_url, whsec};
 use crate::domain::SignerId;
 use crate::http::serve::bind;
 
 /// Options of `check signer`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  countersign check signer http://127.0.0.1:8081 --api-key-file secrets/signer-api-key --signer finance-1\n  countersign check signer https://signer.example --api-key-file key --signer ann --signer bob --json\n\nEach check is a line: ok, failed, skipped, or advised where the gateway does not depend on it, with why and the\nsection of docs/signer-contract.md. It leaves a few closed payments of the tenant countersign-check behind, and\nsigners whom the service reaches get one message.\n\nExit 0: every mandatory check held. 1: one did not. 2: the command line can't be used."
+    after_help = "Examples:\n  countersign check signer http://127.0.0.1:8081 --api-key-file secrets/signer-api-key --signer finance-1\n  countersign check signer https://signer.example --api-key-file key --signer ann --signer bob --json\n\nEach check is a line: ok, failed, skipped, or advised where the gateway does not depend on it, with why and the\nsection of docs/signer-contract.md. It leaves a few closed payments of the tenant countersign-check behind, and\nsigners whom the service reaches get one message.\n\nIt is done when every mandatory check held."
 )]
 pub(super) struct CheckSigner {
     /// The service's base URL, as `signer.url` would be
@@ -61,11 +60,7 @@ impl CheckSigner {
     #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     pub(super) async fn run(self) -> Result<(), CommandFault> {
         let unusable = |why: String| CommandFault::Unusable(why);
-        let usable = url::Url::parse(&self.url)
-            .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host() && url.query().is_none());
-        if !usable {
-            return Err(unusable("URL: must be an http or https URL without a query".to_owned()));
-        }
+        base_url(&self.url).map_err(|why| unusable(format!("URL: {why}")))?;
         for (at, signer) in self.signers.iter().enumerate() {
             signer.parse::<SignerId>().map_err(|refusal| unusable(format!("--signer: {}", refusal.message)))?;
             if self.signers.iter().take(at).any(|before| before == signer) {
@@ -73,7 +68,9 @@ impl CheckSigner {
             }
         }
         let (inbox, callback_url) = self.inbox().await?;
-        let wire = Wire::new(&self.url, secret(&self.api_key_file)?).map_err(failed)?;
+        let key = secret(&self.api_key_file)?;
+        api_key("--api-key-file", &key)?;
+        let wire = Wire::new(&self.url, key).map_err(failed)?;
         wire.reach().await.map_err(|why| failed(format_args!("{}: {why}", self.url)))?;
         let ambient = ambient();
         let paper = Paper::new(ambient.clock.now(), Arc::clone(&ambient.entropy), callback_url, self.signers);
@@ -104,12 +101,17 @@ impl CheckSigner {
         let listener = bind("--callback-listen", address).await?;
         let here = listener.local_addr().map_err(failed)?;
         let key = match &self.callback_secret_file {
-            Some(file) => Some(Webhook::new(secret(file)?.expose_secret()).map_err(|_| {
-                CommandFault::Unusable("--callback-secret-file: must hold whsec_ and base64".to_owned())
-            })?),
+            Some(file) => {
+                const OPTION: &str = "--callback-secret-file";
+                let key = Webhook::from_bytes(whsec(OPTION, &secret(file)?)?);
+                Some(key.map_err(|_| CommandFault::Unusable(format!("{OPTION}: can't be used")))?)
+            }
             None => None,
         };
-        let url = self.callback_url.clone().unwrap_or_else(|| format!("http://{here}{}", inbox::PATH));
+        let url = match &self.callback_url {
+            Some(url) => web_address("--callback-url", url)?.to_string(),
+            None => format!("http://{here}{}", inbox::PATH),
+        };
         Ok((Some(Inbox::open(listener, key, Duration::from_secs(self.callback_wait))), url))
     }
 }

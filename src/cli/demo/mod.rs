@@ -16,7 +16,7 @@ use story::Story;
 /// Options of `demo`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  countersign demo            a readable account; takes about 15 seconds\n  countersign demo --json     one JSON object at the end\n  countersign demo --url http://127.0.0.1:8080/mcp --keys trial --rail http://127.0.0.1:8082\n\nPlays over real MCP and HTTP against a dev instance of its own, in a temporary folder and on free ports,\nand kills that instance once between the intent and the commit of a payment.\nWith --url it plays what needs no such powers on a trial that runs already.\nExit 0 only if every promise was seen to hold."
+    after_help = "Examples:\n  countersign demo            a readable account; takes about 15 seconds\n  countersign demo --json     one JSON object at the end\n  countersign demo --url http://127.0.0.1:8080/mcp --keys trial --rail http://127.0.0.1:8082\n\nPlays over real MCP and HTTP against a dev instance of its own, in a temporary folder and on free ports,\nand kills that instance once between the intent and the commit of a payment.\nWith --url it plays what needs no such powers on a trial that runs already."
 )]
 pub(super) struct Demo {
     /// Print one JSON object at the end instead of an account
@@ -32,6 +32,7 @@ pub(super) struct Demo {
 impl Demo {
     #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     pub(super) async fn run(self) -> Result<(), CommandFault> {
+        self.visit.check()?;
         let mut story = Story::new(!self.json);
         let played = match &self.visit.url {
             Some(url) => Box::pin(self.visit.play(url, &mut story)).await,

@@ -14,8 +14,7 @@ use super::cast::{Actor, Cast, Entry};
 use super::ledger::Ledger;
 use super::story::Story;
 use crate::cli::home::ISSUER;
-use crate::cli::signer::secret;
-use crate::cli::{CommandFault, ambient, failed};
+use crate::cli::{CommandFault, ambient, failed, secret, web_address};
 use crate::domain::Role;
 use crate::http::auth::{Grant, Mint};
 use crate::proof::SigningKey;
@@ -45,6 +44,14 @@ const REPEATS: u32 = 15;
 const PATIENCE: Duration = Duration::from_secs(90);
 
 impl Visit {
+    /// Judges the addresses, before anything is played.
+    pub(super) fn check(&self) -> Result<(), CommandFault> {
+        for (option, url) in [("--url", &self.url), ("--rail", &self.rail)] {
+            url.as_ref().map(|url| web_address(option, url)).transpose()?;
+        }
+        Ok(())
+    }
+
     /// Plays on the trial at `url`.
     pub(super) async fn play(&self, url: &str, story: &mut Story) -> Result<(), CommandFault> {
         let cast = self.cast(url).await?;

@@ -93,13 +93,13 @@ impl Policy {
         self.rules.iter().filter(|rule| rule.concerns(facts)).filter_map(|rule| rule.sum).collect()
     }
 
-    /// Whether some rule, or the default one, asks this person.
-    pub fn names_signer(&self, signer: &str) -> bool {
+    /// Everyone whom some rule, or the default one, asks.
+    pub fn signers(&self) -> BTreeSet<&str> {
         let asked = self.rules.iter().filter_map(|rule| match &rule.outcome {
             Outcome::Require(approval) => Some(approval),
             Outcome::Deny => None,
         });
-        asked.chain([&self.default]).any(|approval| approval.signers().contains(signer))
+        asked.chain([&self.default]).flat_map(ApprovalPolicy::signers).collect()
     }
 
     /// Who must approve a payment of these facts.
@@ -130,9 +130,10 @@ impl Policy {
         self.limits.iter().filter(|limit| limit.binds(facts.agent))
     }
 
-    /// How far back the longest window of a limit reaches.
-    pub fn longest_window(&self) -> Duration {
-        self.limits.iter().filter_map(|limit| limit.window).map(|window| window.span).max().unwrap_or_default()
+    /// How far back the longest span reaches over which a limit counts or a rule sums up.
+    pub fn looks_back(&self) -> Duration {
+        let windows = self.limits.iter().filter_map(|limit| limit.window).map(|window| window.span);
+        windows.chain(self.rules.iter().filter_map(|rule| rule.sum)).max().unwrap_or_default()
     }
 
     /// The payees that are known.

@@ -4,7 +4,7 @@
 //! what then follows, and when it may.
 
 use super::Moment;
-use super::signing::{call_off, held, terminal};
+use super::signing::{call_off, held, terminal, unended};
 use crate::domain::attention::Attention;
 use crate::domain::id::SignerId;
 use crate::domain::payment::{Execution, Payment, Phase, Stage, Status};
@@ -17,10 +17,7 @@ fn blocked(payment: &Payment, why: &str) -> Refusal {
 
 /// A person takes the payment over to pay it another way; nothing moves it until they let go.
 pub(super) fn hold(next: &mut Payment, moment: &Moment<'_>) -> Result<(), Refusal> {
-    match next.status.stage() {
-        Stage::Ended => return Err(terminal(next)),
-        Stage::Open | Stage::Signed => {}
-    }
+    unended(next)?;
     match next.execution.phase {
         Phase::None => {}
         Phase::Intended | Phase::Unknown | Phase::Confirmed | Phase::Refused => {
@@ -38,10 +35,7 @@ pub(super) fn hold(next: &mut Payment, moment: &Moment<'_>) -> Result<(), Refusa
 
 /// The person lets go: the payment goes on where it was, its clocks as they are.
 pub(super) fn release(next: &mut Payment, moment: &Moment<'_>) -> Result<(), Refusal> {
-    match next.status.stage() {
-        Stage::Ended => return Err(terminal(next)),
-        Stage::Open | Stage::Signed => {}
-    }
+    unended(next)?;
     if next.held_at.take().is_none() {
         return Err(Refusal::new(Code::InvalidArgument, "the payment is not held; there is nothing to release")
             .about(next.reference()));
@@ -54,10 +48,7 @@ pub(super) fn release(next: &mut Payment, moment: &Moment<'_>) -> Result<(), Ref
 
 /// People attest that the money moved: by hand under a hold, or on the rail when it can't say so itself.
 pub(super) fn attest_executed(next: &mut Payment, reference: String) -> Result<(), Refusal> {
-    match next.status.stage() {
-        Stage::Ended => return Err(terminal(next)),
-        Stage::Open | Stage::Signed => {}
-    }
+    unended(next)?;
     let in_doubt = next.execution.phase == Phase::Unknown;
     if next.held_at.is_none() && !in_doubt {
         return Err(Refusal::new(
@@ -79,10 +70,7 @@ pub(super) fn attest_executed(next: &mut Payment, reference: String) -> Result<(
 /// Not before the last attempt can no longer arrive: until then two keys would pay twice. And people err:
 /// the payment stays in doubt, and nothing is sent or called off, until the rail has been asked once more.
 pub(super) fn attest_not_executed(next: &mut Payment, moment: &Moment<'_>) -> Result<(), Refusal> {
-    match next.status.stage() {
-        Stage::Ended => return Err(terminal(next)),
-        Stage::Open | Stage::Signed => {}
-    }
+    unended(next)?;
     if next.held_at.is_some() {
         return Err(held(next));
     }
@@ -146,10 +134,7 @@ pub(super) fn reassign(next: &mut Payment, signer: SignerId, moment: &Moment<'_>
 
 /// Another payment of the same order takes its place: only while nothing may be on its way.
 pub(super) fn supersede(next: &mut Payment) -> Result<(), Refusal> {
-    match next.status.stage() {
-        Stage::Ended => return Err(terminal(next)),
-        Stage::Open | Stage::Signed => {}
-    }
+    unended(next)?;
     if next.held_at.is_some() {
         return Err(held(next));
     }

@@ -12,6 +12,14 @@ pub(super) fn terminal(payment: &Payment) -> Refusal {
     Refusal::new(Code::PaymentTerminal, message).about(payment.reference())
 }
 
+/// *Errors*: the payment has ended.
+pub(super) fn unended(payment: &Payment) -> Result<(), Refusal> {
+    match payment.status.stage() {
+        Stage::Ended => Err(terminal(payment)),
+        Stage::Open | Stage::Signed => Ok(()),
+    }
+}
+
 pub(super) fn held(payment: &Payment) -> Refusal {
     Refusal::new(Code::PaymentOnManualHold, "an operator holds this payment to settle it by hand")
         .about(payment.reference())
@@ -204,10 +212,7 @@ pub(super) fn cancel(next: &mut Payment, moment: &Moment<'_>) -> Result<(), Refu
     if next.status == Status::Cancelled {
         return Ok(());
     }
-    match next.status.stage() {
-        Stage::Ended => return Err(terminal(next)),
-        Stage::Open | Stage::Signed => {}
-    }
+    unended(next)?;
     if next.held_at.is_some() {
         return Err(held(next));
     }

@@ -15,7 +15,7 @@ use crate::domain::{Role, Timestamp};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MintFault {
     /// Not a PKCS#8 PEM of an Ed25519 private key.
-    #[error("the key is not an Ed25519 private key in PKCS#8 PEM; `countersign keys new` makes one")]
+    #[error("the key is not an Ed25519 private key in PKCS#8 PEM; `countersign keys issuer` makes one")]
     Key,
 }
 

@@ -5,6 +5,7 @@
 //! that the key's type stands for, so a public key is never taken for a shared secret.
 
 use std::sync::Arc;
+#[cfg(test)]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -41,7 +42,6 @@ struct Header {
 struct Verified {
     principal: Principal,
     keys: [u8; 32],
-    epoch: u64,
     from: Timestamp,
     until: Timestamp,
 }
@@ -54,7 +54,6 @@ pub struct Verifier {
     keys: Arc<Keys>,
     clock: Arc<dyn Clock>,
     cache: Cache<[u8; 32], Arc<Verified>>,
-    epoch: AtomicU64,
     #[cfg(test)]
     pub(super) checked: AtomicU64,
 }
@@ -82,7 +81,6 @@ impl Verifier {
             keys: Arc::new(Keys::open(source, Arc::clone(&clock)).await?),
             clock,
             cache: Cache::builder().max_capacity(CACHED).time_to_live(CACHED_FOR).build(),
-            epoch: AtomicU64::new(0),
             #[cfg(test)]
             checked: AtomicU64::new(0),
         })
@@ -98,7 +96,6 @@ impl Verifier {
         if let Some(known) = self.remembered(&digest, &keys) {
             return Ok(known.principal.clone());
         }
-        let epoch = self.epoch.load(Ordering::Acquire);
         let (keys, claims) = match self.signed_claims(token, &keys) {
             Ok(claims) => (keys, claims),
             Err(AuthFault::UnknownKey | AuthFault::KeysUnavailable) => {
@@ -113,14 +110,9 @@ impl Verifier {
         let expiry = self.rules.check(&claims, now)?;
         let principal = self.rules.principal(&claims)?;
         let until = expiry.min(now.plus(CACHED_FOR));
-        let known = Verified { principal: principal.clone(), keys: keys.digest(), epoch, from: now, until };
+        let known = Verified { principal: principal.clone(), keys: keys.digest(), from: now, until };
         self.cache.insert(digest, Arc::new(known));
         Ok(principal)
-    }
-
-    /// Forgets every verified token, for a change of policy.
-    pub fn forget(&self) {
-        self.epoch.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Whether any key is loaded: what `check` and `readyz` ask.
@@ -130,11 +122,7 @@ impl Verifier {
 
     fn remembered(&self, digest: &[u8; 32], keys: &KeySet) -> Option<Arc<Verified>> {
         let now = self.clock.now();
-        self.cache.get(digest).filter(|known| {
-            known.keys == keys.digest()
-                && known.epoch == self.epoch.load(Ordering::Acquire)
-                && (known.from..known.until).contains(&now)
-        })
+        self.cache.get(digest).filter(|known| known.keys == keys.digest() && (known.from..known.until).contains(&now))
     }
 
     /// The claims of `token`, once its signature verifies.

@@ -8,6 +8,7 @@ use tracing::field::Empty;
 use tracing::{Span, info_span};
 
 use crate::http::envelope::Envelope;
+use crate::http::mcp::SUPPORTED;
 use crate::telemetry::metrics::{Operation, metrics};
 use crate::telemetry::trace_context::{add_link, is_traceparent, set_parent, traceparent_of};
 
@@ -29,9 +30,6 @@ const METHODS: [&str; 14] = [
     "notifications/initialized",
 ];
 
-/// Versions of the protocol that exist.
-const VERSIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
-
 /// The span and what its metric needs.
 pub(super) struct CallTrace {
     pub(super) span: Span,
@@ -50,7 +48,7 @@ impl CallTrace {
         let name = tool.as_ref().map_or_else(|| method.to_owned(), |tool| format!("{method} {tool}"));
         let header = |name: &str| headers.get(name).and_then(|line| line.to_str().ok());
         let version = header("mcp-protocol-version").or(envelope.meta_protocol_version.as_deref());
-        let protocol_version = version.and_then(|version| known(&VERSIONS, version));
+        let protocol_version = version.and_then(|version| known(&SUPPORTED, version));
         let span = info_span!(
             "mcp.call",
             otel.name = name,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::super::decide::votes;
 use super::payments::{Case, pinned_key};
 use super::{Break, BreakKind};
-use crate::domain::{Payment, Standing, Timestamp, evaluate};
+use crate::domain::{Standing, Timestamp, evaluate};
 use crate::proof::{AuditFacts, DecisionDocument, verify_detached};
 use crate::store::StoredDecision;
 
@@ -33,7 +33,7 @@ pub(super) fn approvals(case: &Case<'_>) -> Vec<Break> {
 
 /// The decisions counted before the intent complete the payment's own rule, each verified anew.
 fn quorum(case: &Case<'_>, intended: &AuditFacts) -> Vec<Break> {
-    let Some(payment) = case.payment else { return told_only(case, intended) };
+    let payment = case.payment;
     let at: i64 = intended.version.parse().unwrap_or(0);
     let mut breaks = Vec::new();
     let mut standing = Vec::new();
@@ -42,7 +42,7 @@ fn quorum(case: &Case<'_>, intended: &AuditFacts) -> Vec<Break> {
         if decision.payment_version == 0 || decision.payment_version >= at {
             continue;
         }
-        match doubt(case, payment, intended, decision) {
+        match doubt(case, intended, decision) {
             None => standing.push(decision.clone()),
             Some(why) => {
                 let version = decision.payment_version.to_string();
@@ -62,22 +62,12 @@ fn quorum(case: &Case<'_>, intended: &AuditFacts) -> Vec<Break> {
     breaks
 }
 
-/// Of a payment that is no longer stored, that somebody approved it is all that can be seen.
-fn told_only(case: &Case<'_>, intended: &AuditFacts) -> Vec<Break> {
-    let approved =
-        case.history.iter().any(|facts| facts.event == "decision.approve" && position(facts) < position(intended));
-    if approved {
-        return Vec::new();
-    }
-    vec![case.broken(BreakKind::ExecutionUnapproved, Some(intended), "an approval before its intent", "none")]
-}
-
 /// Why a decision does not count, if it does not.
-fn doubt(case: &Case<'_>, payment: &Payment, intended: &AuditFacts, decision: &StoredDecision) -> Option<&'static str> {
+fn doubt(case: &Case<'_>, intended: &AuditFacts, decision: &StoredDecision) -> Option<&'static str> {
     let name = format!("{} {}", decision.signer_id, decision.key_id);
     let Some(key) = pinned_key(case, &name) else { return Some("no pinned key of that name") };
     let same = DecisionDocument::parse(&decision.document).is_some_and(|document| {
-        document.payment_digest == payment.digest
+        document.payment_digest == case.payment.digest
             && document.signer_id == decision.signer_id
             && document.decision == decision.choice
     });
@@ -88,7 +78,7 @@ fn doubt(case: &Case<'_>, payment: &Payment, intended: &AuditFacts, decision: &S
         return Some("a signature that does not verify");
     }
     let when = |text: &str| Timestamp::parse_rfc3339(text).map(Timestamp::micros);
-    let revoked = case.keys.get(&name).and_then(|history| when(&history.revoked_at));
+    let revoked = case.known.keys.get(&name).and_then(|history| when(&history.revoked_at));
     let begun = when(&intended.ts).unwrap_or(i64::MAX).saturating_sub(UNDER_WAY_MICROS);
     revoked.is_some_and(|revoked| revoked < begun).then_some("a key that had been revoked")
 }
@@ -103,8 +93,7 @@ fn two_people(case: &Case<'_>, executed: &AuditFacts) -> Vec<Break> {
             case.words.iter().filter(|other| other.episode == word.episode && other.reference == word.reference);
         others.map(|other| other.person.as_str()).collect::<BTreeSet<_>>().len() > 1
     };
-    // What is no longer stored is told by the chain alone.
-    if first && (case.payment.is_none() || case.words.iter().any(agreed)) {
+    if first && case.words.iter().any(agreed) {
         return Vec::new();
     }
     let expected = "the words of two people that agree";

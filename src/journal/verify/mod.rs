@@ -57,7 +57,7 @@ pub enum BreakKind {
     CheckpointsMissing,
     /// A payment can't be read.
     PaymentUnreadable,
-    /// An open payment of the chain is not stored.
+    /// A payment of the chain is not stored.
     PaymentMissing,
     /// The versions that were audited are not those there are.
     VersionsIncomplete,
@@ -129,8 +129,6 @@ pub struct AuditReport {
     pub head: String,
     /// Payments whose history is complete or told of as a break.
     pub payments: u64,
-    /// Ended payments that the chain tells of and the store no longer holds.
-    pub moved_out: u64,
     /// How far checkpoints vouch for it; `None` when none were given.
     pub covered: Option<Covered>,
     /// What is wrong, at most [`MOST_BREAKS`].

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::create::document;
 use super::approvals::approvals;
 use super::{AuditReport, Break, BreakKind, Keys, Progress};
-use crate::domain::{Payment, Status};
+use crate::domain::Payment;
 use crate::proof::{AuditFacts, PaymentDocument, PublicKey, from_b64url, payment_digest, sha256_hex};
 use crate::store::{AttestedPayment, RoundDecision, Session, StoreFault};
 
@@ -14,16 +14,22 @@ const PAGE: i64 = 200;
 /// How often a payment that changes while it is looked at is looked at again.
 const LOOKS: usize = 5;
 
+/// A tenant and its keys.
+pub(super) struct Known<'a> {
+    tenant: &'a str,
+    /// As the chain tells of them.
+    pub(super) keys: &'a Keys,
+    /// The public keys that are stored, by `signer key_id`.
+    pinned: BTreeMap<String, String>,
+}
+
 /// A payment as it is stored, with its history as the chain tells it.
 pub(super) struct Case<'a> {
-    pub(super) id: &'a str,
-    pub(super) payment: Option<&'a Payment>,
+    pub(super) payment: &'a Payment,
     pub(super) history: &'a [AuditFacts],
     pub(super) decisions: &'a [RoundDecision],
     pub(super) words: &'a [AttestedPayment],
-    pub(super) keys: &'a Keys,
-    /// The public keys of the tenant, by `signer key_id`.
-    pub(super) pinned: &'a BTreeMap<String, String>,
+    pub(super) known: &'a Known<'a>,
 }
 
 impl Case<'_> {
@@ -35,13 +41,23 @@ impl Case<'_> {
         expected: impl Into<String>,
         found: impl Into<String>,
     ) -> Break {
-        Break {
-            kind,
-            seq: at.and_then(|facts| facts.seq.parse().ok()),
-            payment_id: self.id.to_owned(),
-            expected: expected.into(),
-            found: found.into(),
-        }
+        broken(self.payment.terms.payment_id.as_str(), kind, at, expected, found)
+    }
+}
+
+fn broken(
+    payment_id: &str,
+    kind: BreakKind,
+    at: Option<&AuditFacts>,
+    expected: impl Into<String>,
+    found: impl Into<String>,
+) -> Break {
+    Break {
+        kind,
+        seq: at.and_then(|facts| facts.seq.parse().ok()),
+        payment_id: payment_id.to_owned(),
+        expected: expected.into(),
+        found: found.into(),
     }
 }
 
@@ -67,6 +83,7 @@ pub(super) async fn check(
         }
         pinned.insert(name, key.public_key);
     }
+    let known = Known { tenant: &tenant, keys, pinned };
     for stored in [true, false] {
         let mut after = String::new();
         loop {
@@ -78,31 +95,23 @@ pub(super) async fn check(
             let Some(last) = page.last() else { break };
             last.clone_into(&mut after);
             for id in &page {
-                let (found, moved) = look(session, &tenant, id, keys, &pinned).await?;
-                for found in found {
+                for found in look(session, &known, id).await? {
                     report.push(found);
                 }
-                report.payments = report.payments.saturating_add(u64::from(!moved));
-                report.moved_out = report.moved_out.saturating_add(u64::from(moved));
+                report.payments = report.payments.saturating_add(1);
             }
-            progress("payments", report.payments.saturating_add(report.moved_out));
+            progress("payments", report.payments);
         }
     }
     Ok(())
 }
 
-/// Looks at one payment until what is found stays; whether it is one that is no longer stored.
-async fn look(
-    session: &mut Session,
-    tenant: &str,
-    id: &str,
-    keys: &Keys,
-    pinned: &BTreeMap<String, String>,
-) -> Result<(Vec<Break>, bool), StoreFault> {
+/// Looks at one payment until what is found stays.
+async fn look(session: &mut Session, known: &Known<'_>, id: &str) -> Result<Vec<Break>, StoreFault> {
     let mut earlier = None;
     for _ in 0..LOOKS {
-        let now = look_once(session, tenant, id, keys, pinned).await?;
-        if now.0.is_empty() || earlier.as_ref() == Some(&now) {
+        let now = look_once(session, known, id).await?;
+        if now.is_empty() || earlier.as_ref() == Some(&now) {
             return Ok(now);
         }
         // It may have changed between two reads.
@@ -111,40 +120,29 @@ async fn look(
     Ok(earlier.unwrap_or_default())
 }
 
-async fn look_once(
-    session: &mut Session,
-    tenant: &str,
-    id: &str,
-    keys: &Keys,
-    pinned: &BTreeMap<String, String>,
-) -> Result<(Vec<Break>, bool), StoreFault> {
+async fn look_once(session: &mut Session, known: &Known<'_>, id: &str) -> Result<Vec<Break>, StoreFault> {
     let payment = match session.payment_for_work(id).await {
-        Ok(payment) => payment,
         Err(StoreFault::Corrupt(why)) => {
-            let unreadable = Break {
-                kind: BreakKind::PaymentUnreadable,
-                seq: None,
-                payment_id: id.to_owned(),
-                expected: "a payment".to_owned(),
-                found: why,
-            };
-            return Ok((vec![unreadable], false));
+            return Ok(vec![broken(id, BreakKind::PaymentUnreadable, None, "a payment", why)]);
         }
-        Err(fault) => return Err(fault),
+        read => read?,
     };
-    let lines = session.audit_of(tenant, id).await?;
+    let lines = session.audit_of(known.tenant, id).await?;
     let history: Vec<AuditFacts> = lines.iter().filter_map(|line| serde_json::from_str(&line.canonical).ok()).collect();
+    let Some(payment) = &payment else {
+        // Nothing is ever deleted: what is over is in the archive.
+        let last = history.iter().rfind(|facts| !facts.version.is_empty());
+        let expected = format!("a payment in {:?}", last.map_or("", |facts| facts.to.as_str()));
+        return Ok(vec![broken(id, BreakKind::PaymentMissing, last, expected, "it is not stored")]);
+    };
     let decisions = session.all_decisions(id).await?;
     let words = session.attested_payment(id).await?;
-    let case =
-        Case { id, payment: payment.as_ref(), history: &history, decisions: &decisions, words: &words, keys, pinned };
+    let case = Case { payment, history: &history, decisions: &decisions, words: &words, known };
     let mut breaks = versions(&case);
-    if payment.is_some() {
-        breaks.extend(terms(&case));
-        breaks.extend(decided(&case));
-    }
+    breaks.extend(terms(&case));
+    breaks.extend(decided(&case));
     breaks.extend(approvals(&case));
-    Ok((breaks, payment.is_none()))
+    Ok(breaks)
 }
 
 /// Every version once, in order, each from where the one before ended; and the last is what is stored.
@@ -165,33 +163,20 @@ fn versions(case: &Case<'_>) -> Vec<Break> {
         status = &facts.to;
     }
     let last = case.history.iter().rfind(|facts| !facts.version.is_empty());
-    match case.payment {
-        Some(payment) if payment.version != version => breaks.push(case.broken(
-            BreakKind::VersionsIncomplete,
-            last,
-            format!("version {version} as audited last"),
-            format!("version {} stored", payment.version),
-        )),
-        Some(payment) if payment.status.as_str() != status => breaks.push(case.broken(
-            BreakKind::StatusDisagrees,
-            last,
-            format!("{status} as audited last"),
-            format!("{} stored", payment.status.as_str()),
-        )),
-        None if !Status::from_name(status).is_some_and(Status::is_terminal) => breaks.push(case.broken(
-            BreakKind::PaymentMissing,
-            last,
-            format!("an open payment in {status:?}"),
-            "it is not stored",
-        )),
-        Some(_) | None => {}
+    let Payment { version: stored, status: stands, .. } = case.payment;
+    if *stored != version {
+        let expected = format!("version {version} as audited last");
+        breaks.push(case.broken(BreakKind::VersionsIncomplete, last, expected, format!("version {stored} stored")));
+    } else if stands.as_str() != status {
+        let expected = format!("{status} as audited last");
+        breaks.push(case.broken(BreakKind::StatusDisagrees, last, expected, format!("{} stored", stands.as_str())));
     }
     breaks
 }
 
 /// The stored terms make the stored document, and it is the audited one.
 fn terms(case: &Case<'_>) -> Vec<Break> {
-    let Some(payment) = case.payment else { return Vec::new() };
+    let payment = case.payment;
     let named = |event: &str| case.history.iter().rfind(|facts| facts.event == event);
     let entry = if payment.round > 1 { named("execution.quorum_lost") } else { named("payment.created") };
     let mut breaks = Vec::new();
@@ -249,5 +234,9 @@ fn decided(case: &Case<'_>) -> Vec<Break> {
 
 /// The pinned key of that name.
 pub(super) fn pinned_key(case: &Case<'_>, name: &str) -> Option<PublicKey> {
-    case.pinned.get(name).filter(|key| from_b64url(key).is_some()).and_then(|key| PublicKey::from_b64url(key).ok())
+    case.known
+        .pinned
+        .get(name)
+        .filter(|key| from_b64url(key).is_some())
+        .and_then(|key| PublicKey::from_b64url(key).ok())
 }

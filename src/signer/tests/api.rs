@@ -243,10 +243,13 @@ async fn a_request_that_dies_anywhere_leaves_all_of_itself_or_nothing() {
 #[tokio::test]
 async fn settings_that_cannot_be_used_are_named_and_not_shown() {
     type Change = fn(&mut SignerSettings);
-    let cases: [(Change, &str); 6] = [
+    let cases: [(Change, &str); 8] = [
         (|s| s.api_key = "short".into(), "api_key"),
         (|s| s.callback_secret = "whsec_zzz".into(), "callback_secret"),
         (|s| s.callback_secret = "whsec_!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!".into(), "callback_secret"),
+        // The gateway would not take it either.
+        (|s| s.callback_secret = format!("whsec_{}", "A".repeat(88)).into(), "callback_secret"),
+        (|s| s.api_key = "a key in two pieces, long".into(), "api_key"),
         (|s| s.public_url = "sign.example".to_owned(), "public_url"),
         (|s| s.directory[0].key_pem = Some("no".to_owned()), "directory"),
         (|s| s.directory[1].signer_id = "ann".to_owned(), "directory"),

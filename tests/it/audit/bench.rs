@@ -16,7 +16,7 @@ use countersign::ambient::SystemClock;
 use countersign::store::{AuditNote, Store};
 
 use crate::harness::bare::Bare;
-use crate::harness::database::{TestDatabase, TestEngine, engines};
+use crate::harness::database::{TestDatabase, engines};
 
 /// The most writers at once.
 const MOST: usize = 32;
@@ -111,23 +111,6 @@ fn median(mut rates: Vec<f64>) -> f64 {
     rates[rates.len() / 2]
 }
 
-/// Durable commits on the cluster that the harness started; a server of someone else's is left as it is.
-async fn durable(db: &TestDatabase, on: bool) -> String {
-    if db.engine() == TestEngine::Sqlite {
-        return "synchronous=FULL".to_owned();
-    }
-    let mut raw = db.raw().await;
-    if std::env::var_os("COUNTERSIGN_TEST_POSTGRES").is_none() {
-        let word = if on { "on" } else { "off" };
-        raw.execute(&format!("ALTER SYSTEM SET fsync = {word}")).await.unwrap();
-        raw.execute("SELECT pg_reload_conf()").await.unwrap();
-        while raw.texts("SHOW fsync").await != [word] {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-    format!("fsync={}", raw.texts("SHOW fsync").await[0])
-}
-
 async fn rows(db: &TestDatabase, table: &str) -> u64 {
     db.raw().await.texts(&format!("SELECT CAST(COUNT(*) AS TEXT) FROM {table}")).await[0].parse().unwrap()
 }
@@ -144,7 +127,7 @@ async fn what_is_counted_as_audited_is_stored_however_fast() {
         let db = TestDatabase::new(engine).await;
         let store = Store::open(db.url(), 32, Duration::from_secs(20), Arc::new(SystemClock)).await.unwrap();
         let plain = bare(&db).await;
-        notes.push(format!("{engine}: {}", if to_disk { durable(&db, true).await } else { "as it comes".to_owned() }));
+        notes.push(format!("{engine}: {}", if to_disk { db.durable(true).await } else { "as it comes".to_owned() }));
         let loads = [Load::Audited(1), Load::Audited(8), Load::Bare];
         let (mut audits, mut bares) = (0, 0);
         for &writers in writers {
@@ -168,7 +151,7 @@ async fn what_is_counted_as_audited_is_stored_however_fast() {
             .unwrap();
         }
         if to_disk {
-            durable(&db, false).await;
+            db.durable(false).await;
         }
         assert!(audits > 0 && bares > 0, "{engine}");
         assert_eq!((rows(&db, "audit_entries").await, rows(&db, "bench_log").await), (audits, bares), "{engine}");

@@ -226,9 +226,11 @@ async fn check_says_whether_checkpoints_are_made() {
         ("COUNTERSIGN__RAIL__API_KEY", &rail_key),
     ];
     let (code, out, err) = said(program(&["check"], &settings)).await;
-    assert!(code == 0 && out.contains("off     audit checkpoints: "), "{out}{err}");
+    assert!(code == 0 && out.contains("warning audit checkpoints: off"), "{out}{err}");
     let (_, out, _) = said(program(&["check", "--json"], &settings)).await;
-    assert!(out.contains(r#""audit_checkpoints":"off""#), "{out}");
+    let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let row = |row: &&serde_json::Value| row["dependency"] == "audit checkpoints";
+    assert_eq!(told["dependencies"].as_array().unwrap().iter().find(row).unwrap()["result"], "warning", "{out}");
     settings.extend([
         ("COUNTERSIGN__AUDIT__CHECKPOINT_FOLDER", sink.as_str()),
         ("COUNTERSIGN__AUDIT__CHECKPOINT_KEY_FILE", &key),

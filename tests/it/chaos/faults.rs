@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{begin, pause, pick, roll};
+use super::{all_ready, begin, pause, pick, roll, up};
 use crate::harness::desk::{Desk, LEASE_MS, Part};
 use crate::harness::postgres::Cluster;
 
@@ -83,6 +83,7 @@ impl Harm {
             Self::GatewayKilled => killed(desk, pick(&serves(desk))).await,
             Self::WorkerKilled => killed(desk, pick(&workers(desk))).await,
             Self::WorkerFrozenInACall => {
+                all_ready(desk).await;
                 strike(desk, CALLS[0], "stop").await;
                 pause(LEASE_MS, 2 * LEASE_MS).await;
                 for worker in workers(desk) {
@@ -90,6 +91,7 @@ impl Harm {
                 }
             }
             Self::WorkerDiedInACall => {
+                all_ready(desk).await;
                 let dead = died_in_a_call(desk, pick(&CALLS)).await;
                 pause(0, 400).await;
                 begin(desk, dead);
@@ -100,6 +102,7 @@ impl Harm {
             Self::SignerServiceKilled => killed_service(desk, Part::Signer).await,
             Self::GatewayFrozen => {
                 let part = pick(&serves(desk));
+                up(desk, part).await;
                 desk.freeze(part);
                 pause(LEASE_MS, 2 * LEASE_MS).await;
                 desk.thaw(part);
@@ -113,11 +116,12 @@ impl Harm {
             Self::StoppedInOrder => {
                 let part = pick(&desk.gateways());
                 // Before it is up, a signal ends it as any other program.
-                assert!(desk.ready(part, PATIENCE).await, "{part:?} is not ready: {}", desk.said(part));
+                up(desk, part).await;
                 desk.stop(part).await;
                 begin(desk, part);
             }
             Self::RailMisbehaved => {
+                all_ready(desk).await;
                 let next: Vec<Value> =
                     ODDITIES.iter().map(|kind| json!({"kind": kind, "times": 1, "delay_ms": 900})).collect();
                 desk.faults(json!({"next": next})).await;
@@ -144,8 +148,11 @@ fn workers(desk: &Desk) -> Vec<Part> {
     desk.gateways().into_iter().filter(|part| matches!(part, Part::Worker(_))).collect()
 }
 
+/// A replica is killed at whatever it is at, its start too.
 async fn kill(desk: &mut Desk, part: Part) {
-    assert!(desk.part(part).runs(), "{part:?} has ended by itself: {}", desk.said(part));
+    if !desk.part(part).runs() {
+        up(desk, part).await;
+    }
     desk.kill(part).await;
 }
 
@@ -205,9 +212,7 @@ async fn died_in_a_call(desk: &mut Desk, point: &str) -> Part {
 
 /// The last fault of a run: both workers die in a call, one before it and one after it, and all gateways with them.
 pub(super) async fn last(desk: &mut Desk) {
-    for part in desk.gateways() {
-        assert!(desk.ready(part, PATIENCE).await, "{part:?} is not ready: {}", desk.said(part));
-    }
+    all_ready(desk).await;
     let first = died_in_a_call(desk, CALLS[0]).await;
     // It is taken up by nobody: only the other is left to die.
     strike(desk, CALLS[1], "abort").await;

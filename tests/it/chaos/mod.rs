@@ -77,9 +77,20 @@ fn waits_for_a_person(order: &OrderRow) -> bool {
     order.status == "SIGNED" && order.phase == "unknown" && order.attention.contains("CANCEL_WHILE_UNKNOWN")
 }
 
+/// Waits until a replica is ready. One that found no database when it started has ended, and is started again, as by
+/// any supervisor.
+async fn up(desk: &mut Desk, part: Part) {
+    while !desk.ready(part, Duration::from_secs(30)).await {
+        let ended = !desk.part(part).runs();
+        let why = desk.said(part);
+        assert!(ended && why.contains("countersign: database:"), "{part:?} is not ready: {why}");
+        begin(desk, part);
+    }
+}
+
 async fn all_ready(desk: &mut Desk) {
     for part in desk.gateways() {
-        assert!(desk.ready(part, Duration::from_secs(30)).await, "{part:?} is not ready: {}", desk.said(part));
+        up(desk, part).await;
     }
 }
 
@@ -92,8 +103,14 @@ fn clients(desk: &Desk, load: &Arc<Load>, number: usize) -> Vec<JoinHandle<()>> 
 }
 
 /// Holds every law, with everybody standing still.
+///
+/// Of work that has failed and is put off, I8 is held only at the end: until it is done, its wake time is not its
+/// state's. It is put off by no more than a lease.
 async fn hold_to_the_laws(desk: &mut Desk) {
-    let breaches: Vec<String> = desk.judged().await.iter().map(ToString::to_string).collect();
+    let found = desk.judged().await;
+    let put_off = recovery::awake_within_a_lease(desk).await;
+    let breaches = found.iter().filter(|breach| !(breach.law == "I8" && put_off.contains(&breach.subject)));
+    let breaches: Vec<String> = breaches.map(ToString::to_string).collect();
     assert!(breaches.is_empty(), "while it goes on:\n{}", breaches.join("\n"));
 }
 

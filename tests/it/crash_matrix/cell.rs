@@ -1,5 +1,6 @@
 //! The cells: who dies where, under what fault, on which engine, among how many.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use countersign::crash::Point;
@@ -189,6 +190,17 @@ pub(super) struct Cell {
     pub(super) crew: Crew,
 }
 
+/// Two things that a cell brings together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Pair {
+    /// A side effect's request, struck by a fault.
+    Struck(Kind, Fault),
+    /// A side effect on a desk.
+    On(Kind, Crew),
+    /// A fault at a desk.
+    Under(Fault, Crew),
+}
+
 /// How long what is on its way is kept, for a process to die meanwhile.
 const KEPT: Duration = Duration::from_millis(350);
 
@@ -263,6 +275,13 @@ impl Cell {
         }
     }
 
+    /// What it brings together, two by two: side effect, fault and desk.
+    pub(super) fn pairs(self) -> [Pair; 3] {
+        let Self { death: _, fault, crew } = self;
+        let kind = self.kind();
+        [Pair::Struck(kind, fault), Pair::On(kind, crew), Pair::Under(fault, crew)]
+    }
+
     /// Its place in the table: whose point, and which.
     pub(super) fn says(self) -> (&'static str, String) {
         match self.death {
@@ -310,7 +329,8 @@ pub(super) fn cells() -> Vec<Cell> {
     all
 }
 
-/// Each place to die once, each fault, kind and crew many times, and every fault before a rail without keys.
+/// Each place to die once, each fault of each kind, each kind and each fault on each desk, and every fault before a
+/// rail without keys.
 pub(super) fn representative() -> Vec<Cell> {
     let all = cells();
     let mut deaths: Vec<Death> = all.iter().map(|cell| cell.death).filter(|death| !again(*death)).collect();
@@ -319,9 +339,16 @@ pub(super) fn representative() -> Vec<Cell> {
     let pick = |(turn, death): (usize, Death)| {
         let mut of: Vec<Cell> = all.iter().copied().filter(|cell| cell.death == death).collect();
         of.sort_by_key(|cell| (cell.fault, cell.crew));
-        of[turn * 7 % of.len()]
+        of[turn * 8 % of.len()]
     };
     let mut part: Vec<Cell> = deaths.into_iter().enumerate().map(pick).collect();
+    let mut met: BTreeSet<Pair> = part.iter().flat_map(|cell| cell.pairs()).collect();
+    for cell in &all {
+        if cell.pairs().iter().any(|pair| !met.contains(pair)) {
+            met.extend(cell.pairs());
+            part.push(*cell);
+        }
+    }
     // A rail without keys forgives nothing that is sent twice.
     part.extend(all.iter().filter(|cell| {
         let late =

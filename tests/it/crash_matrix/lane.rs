@@ -95,14 +95,17 @@ impl Stage {
         let story = tokio::spawn(story(callers, cell, order.clone(), people, arm));
         let struck = self.keep(cell, &order, story, &struck).await;
         let left = self.rests(&order).await;
-        self.signer.next(None);
-        self.rail.next(None);
+        let missed = [self.signer.next(None), self.rail.next(None)].into_iter().flatten().next();
         let _ = std::fs::remove_file(&self.plan);
 
         let parked = left.iter().any(|left| left.order == order && is_parked(left));
         let mut violations = Vec::new();
         if !struck {
             violations.push("nobody died".to_owned());
+        }
+        // What is called off never asks the rail.
+        if let Some(missed) = missed.filter(|_| cell.script() != Script::CallOff) {
+            violations.push(format!("no request met the fault: {missed:?}"));
         }
         violations.extend(left.iter().filter(|left| !is_parked(left)).map(|left| format!("not at rest: {left:?}")));
         let moved = self.moved(&order).await;

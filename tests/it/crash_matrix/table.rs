@@ -48,8 +48,8 @@ pub(super) fn page(runs: &[Run]) -> String {
          In each run a real process dies (abort at the named point, or SIGKILL), or is stopped until its lease is over, while \
          one payment is on its way and the wire to signer service or rail does what *fault* says. It is started again, the \
          callers repeat what got no answer, and when everything is at rest the judge ([ARCHITECTURE.md](../ARCHITECTURE.md), \
-         *How it is shown*) compares our store with the rail's ledger and the signer service's log by all thirteen \
-         invariants. *Executed once* counts ledgers with exactly one transfer; *parked* payments whose outcome stays unknown \
+         *How it is shown*) compares our store with the rail's ledger and the signer service's log by I1 to \
+         I13. *Executed once* counts ledgers with exactly one transfer; *parked* payments whose outcome stays unknown \
          for two people to settle, which only a rail without idempotency keys leads to, when a request may have been lost; \
          a payment that was called off is executed never. A rail without keys that the network hands a request to twice \
          pays twice: that one case no gateway can mend, and it is not in the table.\n\n\

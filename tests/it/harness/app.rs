@@ -236,7 +236,7 @@ impl App {
         let store = open_store(&self.config, Arc::clone(&ambient.clock)).await.unwrap();
         let rail = rail.unwrap_or_else(|| self.real_rail());
         let policy = parse_policy(self.policy()).unwrap();
-        let finished_after = self.config.finished_after(policy.longest_window()).unwrap();
+        let finished_after = self.config.finished_after(policy.looks_back()).unwrap();
         let rules = Rules { finished_after, ..app::rules(&self.config, rail.as_ref(), &ambient).unwrap() };
         let signer = signer_client(&self.config, &ambient);
         Arc::new(Journal::new(Setup {

@@ -145,6 +145,25 @@ impl TestDatabase {
     }
 }
 
+impl TestDatabase {
+    /// What commits reach; has the cluster that the tests started flush them, or not. Another's server is left as it is.
+    pub(crate) async fn durable(&self, on: bool) -> String {
+        if self.engine == TestEngine::Sqlite {
+            return "synchronous=FULL".to_owned();
+        }
+        let mut raw = self.raw().await;
+        if std::env::var_os(postgres::SERVER).is_none() {
+            let word = if on { "on" } else { "off" };
+            raw.execute(&format!("ALTER SYSTEM SET fsync = {word}")).await.unwrap();
+            raw.execute("SELECT pg_reload_conf()").await.unwrap();
+            while raw.texts("SHOW fsync").await != [word] {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        format!("fsync={}", raw.texts("SHOW fsync").await[0])
+    }
+}
+
 async fn open(url: &str, clock: &Arc<ShiftedClock>) -> Store {
     Store::open(url, POOL, Duration::from_secs(20), Arc::clone(clock) as _).await.unwrap()
 }

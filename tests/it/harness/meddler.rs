@@ -108,9 +108,9 @@ impl Meddler {
         Self { address, desk, task }
     }
 
-    /// Meddles with the next POST that is meant, once. What was planned before and did not strike is forgotten.
-    pub(crate) fn next(&self, trick: Option<Trick>) {
-        *self.desk.next.lock().unwrap() = trick;
+    /// Meddles with the next POST that is meant, once. What was planned before and did not strike is given back.
+    pub(crate) fn next(&self, trick: Option<Trick>) -> Option<Trick> {
+        std::mem::replace(&mut *self.desk.next.lock().unwrap(), trick)
     }
 }
 
@@ -220,8 +220,11 @@ impl Reply {
     }
 
     fn with_another_amount(mut self) -> Self {
-        let text = String::from_utf8_lossy(&self.body).replace(r#""amount_minor":"19900"#, r#""amount_minor":"19901"#);
-        self.body = text.into();
+        let text = String::from_utf8_lossy(&self.body);
+        let another = text.replace(r#""amount_minor":"19900"#, r#""amount_minor":"19901"#);
+        // Whoever waits for an answer gets none, and the caller of this wire learns why.
+        assert_ne!(text, another, "the rail's answer has no amount where it is looked for");
+        self.body = another.into();
         self
     }
 }

@@ -20,7 +20,7 @@ use std::sync::OnceLock;
 use url::Url;
 
 /// Names a server to use, as a `postgres://` URL of a role that may create schemas.
-const SERVER: &str = "COUNTERSIGN_TEST_POSTGRES";
+pub(super) const SERVER: &str = "COUNTERSIGN_TEST_POSTGRES";
 
 /// Said once, where the other half of the tests can't run.
 const MISSING: &str = "PostgreSQL's server binaries were not found: the PostgreSQL half of the tests did not run";
@@ -49,6 +49,7 @@ unix_socket_directories = '$home'
 max_connections = 400
 shared_buffers = 32MB
 fsync = off
+countersign.fsync_off = 'accepted'
 END
 "$bin/pg_ctl" -D "$home/data" -l "$home/log" -w start >/dev/null || { tail "$home/log" >&2; exit 1; }
 echo ready

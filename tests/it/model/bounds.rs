@@ -92,7 +92,7 @@ const NOTHING: Left = Left {
 const WORDS: [(usize, Says); 5] =
     [(0, Says::Approve), (1, Says::Approve), (2, Says::Approve), (2, Says::Reject), (3, Says::Approve)];
 
-/// The rail that lies low: look-ups may miss, keys are forgotten, one request may come twice.
+/// The rail that lies low: look-ups may miss, keys are forgotten.
 pub(super) const RAIL: Bounds = Bounds {
     name: "rail",
     expires_at: 1,
@@ -112,6 +112,15 @@ pub(super) const RAIL: Bounds = Bounds {
     words: &[],
     callers: 1,
     left: Left { crashes: 1, refusals: 1, not_sent: 1, cancels: 1, ..NOTHING },
+};
+
+/// A network that hands a request to the rail twice.
+pub(super) const TWICE: Bounds = Bounds {
+    name: "twice",
+    misses: false,
+    keeps_refusals: true,
+    left: Left { crashes: 1, duplicates: 1, refusals: 1, ..NOTHING },
+    ..RAIL
 };
 
 /// Up to the intent: everybody has a say, two at the same moment.

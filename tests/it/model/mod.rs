@@ -23,7 +23,7 @@ mod world;
 
 use std::time::{Duration, Instant};
 
-use bounds::{BY_HAND, Bounds, Desk, LATE, PEOPLE_DECIDE, POLICY, RAIL, Weak};
+use bounds::{BY_HAND, Bounds, Desk, LATE, PEOPLE_DECIDE, POLICY, RAIL, TWICE, Weak};
 use stateright::{Checker, HasDiscoveries, Model as _};
 
 /// Visits all of a world, and says how large it was.
@@ -45,6 +45,11 @@ fn holds(bounds: Bounds) {
 #[test]
 fn a_rail_that_answers_late_twice_or_never_pays_once_and_every_end_is_true() {
     holds(RAIL);
+}
+
+#[test]
+fn a_request_that_the_network_repeats_is_paid_once() {
+    holds(TWICE);
 }
 
 #[test]

@@ -110,6 +110,11 @@ fn sometimes(bounds: &Bounds) -> Vec<Property<Desk>> {
             world.payment().attention.contains(&Attention::ResendWindowClosed)
         }));
     }
+    if bounds.left.duplicates > 0 {
+        all.push(Property::sometimes("a request that came twice is paid once", |_, world: &World| {
+            executed(world) && world.left.duplicates == 0 && world.wire.is_empty()
+        }));
+    }
     if bounds.left.refusals > 0 {
         all.push(Property::sometimes("failed by refusal", |_, world: &World| {
             because(world, Status::Failed, "declined")

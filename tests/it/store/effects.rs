@@ -2,6 +2,7 @@
 
 use countersign::store::{EffectKind, EffectRow, EffectState, KeyBinding, KeyScope, NewEffect, Store, StoreFault};
 
+use super::sample::{insert, payment};
 use crate::harness::database::{TestDatabase, engines};
 
 const KEY: &str = "pay_1:rail.execute:g1";
@@ -185,15 +186,19 @@ async fn a_callers_key_is_bound_once_within_its_scope() {
 async fn a_callback_is_new_once_per_source() {
     for engine in engines() {
         let db = TestDatabase::new(engine).await;
+        let (one, two) = (payment("one"), payment("two"));
+        assert!(insert(db.store(), &one).await && insert(db.store(), &two).await);
+        let (one, two) = (one.terms.payment_id.as_str(), two.terms.payment_id.as_str());
         let mut tx = db.store().begin().await.unwrap();
-        assert!(tx.remember_callback("signer", "evt_1", "pay_1").await.unwrap(), "{engine}");
-        assert!(!tx.remember_callback("signer", "evt_1", "pay_1").await.unwrap(), "{engine}");
-        assert!(!tx.remember_callback("signer", "evt_1", "pay_2").await.unwrap(), "{engine}");
-        assert!(tx.remember_callback("signer", "evt_2", "pay_1").await.unwrap(), "{engine}");
-        assert!(tx.remember_callback("rail", "evt_1", "pay_1").await.unwrap(), "{engine}");
+        assert!(tx.remember_callback("signer", "evt_1", one).await.unwrap(), "{engine}");
+        assert!(!tx.remember_callback("signer", "evt_1", one).await.unwrap(), "{engine}");
+        assert!(!tx.remember_callback("signer", "evt_1", two).await.unwrap(), "{engine}");
+        assert!(tx.remember_callback("signer", "evt_2", one).await.unwrap(), "{engine}");
+        assert!(tx.remember_callback("rail", "evt_1", one).await.unwrap(), "{engine}");
+        assert!(!tx.remember_callback("signer", "evt_3", "pay_elsewhere").await.unwrap(), "{engine}");
         drop(tx);
         let mut tx = db.store().begin().await.unwrap();
-        let new = tx.remember_callback("signer", "evt_1", "pay_1").await.unwrap();
+        let new = tx.remember_callback("signer", "evt_1", one).await.unwrap();
         assert!(new, "{engine}: rolled back, so the callback must be handled when it comes again");
     }
 }

@@ -237,6 +237,29 @@ async fn a_change_of_the_payment_leaves_the_lease_alone() {
 }
 
 #[tokio::test]
+async fn a_payment_is_made_due_by_its_state_only_while_that_is_its_state() {
+    for engine in engines() {
+        let db = TestDatabase::new(engine).await;
+        let sample = due(&db, "o", 1).await;
+        let lease = claim(db.store(), "node", &token(1), 1).await.remove(0);
+        let mut tx = db.store().begin().await.unwrap();
+        assert!(tx.stumble(&lease, at(900), true).await.unwrap(), "{engine}");
+        assert!(!tx.stumble(&lease, at(800), true).await.unwrap(), "{engine}: it was given back");
+        tx.commit().await.unwrap();
+        let wakes = async |payment: &Payment| {
+            let mut tx = db.store().begin().await.unwrap();
+            tx.rewake(payment).await.unwrap();
+            tx.commit().await.unwrap();
+            db.store().next_due().await.unwrap().0
+        };
+        assert_eq!(wakes(&sample).await, sample.notice.next_at, "{engine}");
+        let later = super::sample::change(db.store(), &sample, |payment| payment.notice.next_at = Some(at(700))).await;
+        assert_eq!(wakes(&sample).await, Some(at(700)), "{engine}: it has changed since it was read");
+        assert_eq!(wakes(&later).await, Some(at(700)), "{engine}");
+    }
+}
+
+#[tokio::test]
 async fn the_next_due_is_the_earliest_wake_of_all_tenants() {
     for engine in engines() {
         let db = TestDatabase::new(engine).await;
