@@ -74,4 +74,4 @@ controls *args:
 
 # Three gateways and two workers on one PostgreSQL while everything that can die does; prints the counts
 chaos minutes="3":
-    COUNTERSIGN_CHAOS={{ minutes }} cargo test --test it -- chaos::whatever --nocapture
+    COUNTERSIGN_CHAOS={{ minutes }} cargo test --test it -- --nocapture --exact chaos::whatever_dies_under_load_nothing_is_lost_stuck_or_paid_twice

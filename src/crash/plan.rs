@@ -17,11 +17,15 @@ const PLAN: &str = "COUNTERSIGN_CRASH_PLAN";
 /// By how many milliseconds this process's clock is wrong.
 const CLOCK_ERROR: &str = "COUNTERSIGN_CLOCK_ERROR_MS";
 
-/// In microseconds, read once.
+/// In microseconds, read once. A number that can't be read stops the process: a test would go by a right clock.
 pub(super) fn clock_error() -> i64 {
     static ERROR: LazyLock<i64> = LazyLock::new(|| {
-        let millis = std::env::var(CLOCK_ERROR).ok().and_then(|millis| millis.parse::<i64>().ok());
-        millis.unwrap_or_default().saturating_mul(1_000)
+        let Some(text) = std::env::var_os(CLOCK_ERROR) else { return 0 };
+        let Some(millis) = text.to_str().and_then(|millis| millis.parse::<i64>().ok()) else {
+            eprintln!("{CLOCK_ERROR} must be a number of milliseconds");
+            std::process::abort();
+        };
+        millis.saturating_mul(1_000)
     });
     *ERROR
 }

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -62,6 +62,17 @@ pub async fn serve(listener: TcpListener, router: Router, serving: Serving, stop
     let connections = TaskTracker::new();
     let seats = Arc::new(Semaphore::new(serving.max_connections));
     let kill = CancellationToken::new();
+    let attend = |seat: OwnedSemaphorePermit, socket: TcpStream| {
+        let connection = Connection { router: router.clone(), serving, stop: stop.clone() };
+        let kill = kill.clone();
+        connections.spawn(async move {
+            tokio::select! {
+                () = connection.run(socket) => {}
+                () = kill.cancelled() => {}
+            }
+            drop(seat);
+        });
+    };
     loop {
         // The seat comes first: a connection that can't be served is better left in the kernel's queue.
         let accepted = tokio::select! {
@@ -73,17 +84,7 @@ pub async fn serve(listener: TcpListener, router: Router, serving: Serving, stop
         };
         let (Ok(seat), socket) = accepted else { break };
         match socket {
-            Ok((socket, _)) => {
-                let connection = Connection { router: router.clone(), serving, stop: stop.clone() };
-                let kill = kill.clone();
-                connections.spawn(async move {
-                    tokio::select! {
-                        () = connection.run(socket) => {}
-                        () = kill.cancelled() => {}
-                    }
-                    drop(seat);
-                });
-            }
+            Ok((socket, _)) => attend(seat, socket),
             Err(err) => {
                 // Out of file handles, or the peer is gone already; neither is a reason to end.
                 tracing::warn!(error = %err, "a connection could not be accepted");
@@ -91,7 +92,18 @@ pub async fn serve(listener: TcpListener, router: Router, serving: Serving, stop
             }
         }
     }
-    drop(listener);
+    // Whoever is in the kernel's queue has connected, and would be cut off with the listener.
+    if let Ok(listener) = listener.into_std() {
+        while let Ok(seat) = Arc::clone(&seats).try_acquire_owned()
+            && let Ok((socket, _)) = listener.accept()
+        {
+            if socket.set_nonblocking(true).is_ok()
+                && let Ok(socket) = TcpStream::from_std(socket)
+            {
+                attend(seat, socket);
+            }
+        }
+    }
     connections.close();
     if tokio::time::timeout(serving.drain, connections.wait()).await.is_err() {
         tracing::warn!(open = connections.len(), "calls in flight did not end in time and are cut off");
@@ -131,7 +143,7 @@ impl Connection {
         // a client that sends nothing, or half a preface, would hold its seat for ever.
         let look = tokio::time::sleep(self.serving.patience);
         tokio::pin!(look);
-        let mut stopping = false;
+        let (mut stopping, mut told) = (false, false);
         loop {
             tokio::select! {
                 ended = connection.as_mut() => {
@@ -140,7 +152,7 @@ impl Connection {
                     }
                     return;
                 }
-                () = look.as_mut() => match traffic.verdict() {
+                () = look.as_mut(), if stopping == told => match traffic.verdict() {
                     Verdict::Wait(until) => look.as_mut().reset(until),
                     Verdict::Leave => {
                         connection.as_mut().graceful_shutdown();
@@ -148,11 +160,20 @@ impl Connection {
                     }
                     Verdict::Cut => return,
                 },
+                () = tokio::time::sleep(GRACE), if stopping && !told => {
+                    told = true;
+                    connection.as_mut().graceful_shutdown();
+                    look.as_mut().reset(Instant::now());
+                }
                 () = self.stop.cancelled(), if !stopping => {
                     stopping = true;
                     traffic.stop();
-                    connection.as_mut().graceful_shutdown();
-                    look.as_mut().reset(Instant::now() + GRACE);
+                    // A client that has just connected is about to ask: hyper would cut it off unheard.
+                    told = !traffic.is_fresh();
+                    if told {
+                        connection.as_mut().graceful_shutdown();
+                        look.as_mut().reset(Instant::now() + GRACE);
+                    }
                 }
             }
         }
@@ -214,6 +235,28 @@ mod tests {
         assert!(call.await.unwrap().ends_with("done"));
         server.await.unwrap();
         assert!(TcpStream::connect(address).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn whoever_has_connected_when_it_stops_is_answered() {
+        for round in 0..10 {
+            let (address, stop, server) = start(quick()).await;
+            let mut accepted = TcpStream::connect(address).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            // Nothing else runs between this and the stop: it is in the kernel's queue.
+            let queued = std::net::TcpStream::connect(address).unwrap();
+            stop.cancel();
+            queued.set_nonblocking(true).unwrap();
+            let mut queued = TcpStream::from_std(queued).unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            for (which, socket) in [("accepted", &mut accepted), ("queued", &mut queued)] {
+                let _ = socket.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await;
+                let mut answer = String::new();
+                let _ = socket.read_to_string(&mut answer).await;
+                assert!(answer.ends_with("hello"), "{round}: {which}: {answer:?}");
+            }
+            server.await.unwrap();
+        }
     }
 
     #[tokio::test]

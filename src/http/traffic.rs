@@ -77,6 +77,11 @@ impl Traffic {
         now.asked.get_or_insert_with(Instant::now);
     }
 
+    /// Whether no request has come yet.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.now().next == 0
+    }
+
     /// What to do with the connection. To be asked again at the end of each wait.
     pub(super) fn verdict(&self) -> Verdict {
         let mut now = self.now();

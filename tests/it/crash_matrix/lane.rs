@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::Run;
 use super::cell::{Cell, Crew, Death, Kind, Script};
-use crate::harness::desk::{Callers, Desk, LEASE_MS, Link, Plan, Unfinished};
+use crate::harness::desk::{Callers, Desk, LARGE, LEASE_MS, Link, OrderRow, Plan, SMALL};
 use crate::harness::judge::Breach;
 use crate::harness::meddler::{Meddler, Trick};
 
@@ -90,7 +90,9 @@ impl Stage {
         let _ = std::fs::remove_file(&struck);
         let callers = Arc::clone(&self.desk.callers);
         let arm = Arm { file: self.plan.clone(), line: cell.plan() };
-        let story = tokio::spawn(story(callers, cell, order.clone(), arm));
+        // Every other one is for two people.
+        let people: &[&str] = if number.is_multiple_of(2) { &["finance-1"] } else { &["finance-1", "finance-2"] };
+        let story = tokio::spawn(story(callers, cell, order.clone(), people, arm));
         let struck = self.keep(cell, &order, story, &struck).await;
         let left = self.rests(&order).await;
         let missed = [self.signer.next(None), self.rail.next(None)].into_iter().flatten().next();
@@ -167,7 +169,7 @@ impl Stage {
     }
 
     /// Waits until every order is at rest, or parked for a person; then gives what was late its time.
-    async fn rests(&self, order: &str) -> Vec<Unfinished> {
+    async fn rests(&self, order: &str) -> Vec<OrderRow> {
         let deadline = Instant::now() + REST;
         loop {
             let left = self.desk.unfinished().await;
@@ -190,7 +192,7 @@ impl Stage {
 }
 
 /// Whether a payment waits for people: its outcome is unknown, and nothing is sent again.
-fn is_parked(left: &Unfinished) -> bool {
+fn is_parked(left: &OrderRow) -> bool {
     left.status == "SIGNED" && left.phase == "unknown" && left.attention.contains("RESEND_WINDOW_CLOSED")
 }
 
@@ -225,11 +227,13 @@ async fn reached(callers: &Callers, order: &str, laid: Option<&Arm>) {
 }
 
 /// What the callers do, however often they have to ask.
-async fn story(callers: Arc<Callers>, cell: Cell, order: String, arm: Arm) {
+async fn story(callers: Arc<Callers>, cell: Cell, order: String, people: &'static [&'static str], arm: Arm) {
     if cell.early() {
         arm.now();
     }
-    callers.propose(&order).await;
+    let amount = if people.len() == 1 { SMALL } else { LARGE };
+    let proposed = callers.propose_of("agent-1", &order, amount).await;
+    assert!(!proposed.is_error, "{order}: {}", proposed.body);
     reached(&callers, &order, cell.early().then_some(&arm)).await;
     if !cell.early() {
         arm.now();
@@ -252,6 +256,8 @@ async fn story(callers: Arc<Callers>, cell: Cell, order: String, arm: Arm) {
             }
         }
     }
-    let signed = callers.countersign(&order).await;
-    assert!(!signed.is_error || signed.code() == "PAYMENT_TERMINAL", "{order}: {}", signed.body);
+    for person in people {
+        let signed = callers.countersign_as(person, &order).await;
+        assert!(!signed.is_error || signed.code() == "PAYMENT_TERMINAL", "{order}: {}", signed.body);
+    }
 }

@@ -116,6 +116,26 @@ impl TestDatabase {
         self.store = self.another().await;
     }
 
+    /// Waits until the server has finished what processes that stand still had given it, so that the books are of
+    /// one moment. Who waits for a lock of theirs waits on.
+    pub(crate) async fn quiet(&self) {
+        if self.engine == TestEngine::Sqlite {
+            return;
+        }
+        let busy = "SELECT CAST(pid AS TEXT) FROM pg_stat_activity WHERE state = 'active' \
+            AND backend_type = 'client backend' AND pid <> pg_backend_pid() AND datname = current_database() \
+            AND application_name = current_setting('application_name') AND wait_event_type IS DISTINCT FROM 'Lock'";
+        let mut raw = self.raw().await;
+        for _ in 0..500 {
+            // A request may have been on its way to the server when its sender was stopped.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            if raw.texts(busy).await.is_empty() {
+                return;
+            }
+        }
+        panic!("the server is still busy, though everybody stands still");
+    }
+
     /// A connection beside the store, for what the store must not be able to do.
     pub(crate) async fn raw(&self) -> Raw {
         match self.engine {

@@ -221,7 +221,7 @@ impl Reply {
 
     fn with_another_amount(mut self) -> Self {
         let text = String::from_utf8_lossy(&self.body);
-        let another = text.replace(r#""amount_minor":"19900""#, r#""amount_minor":"19901""#);
+        let another = text.replace(r#""amount_minor":"19900"#, r#""amount_minor":"19901"#);
         // Whoever waits for an answer gets none, and the caller of this wire learns why.
         assert_ne!(text, another, "the rail's answer has no amount where it is looked for");
         self.body = another.into();

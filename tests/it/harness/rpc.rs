@@ -79,6 +79,23 @@ impl Raw {
     }
 }
 
+/// Why no answer of a tool came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Miss {
+    /// Nobody listened, so that no byte of the call left.
+    Unreached,
+    /// The connection stood, and broke or fell silent before the whole answer was there.
+    Cut,
+    /// An answer of HTTP's own.
+    Status(u16),
+}
+
+impl Miss {
+    fn of(err: &reqwest::Error) -> Self {
+        if err.is_connect() { Self::Unreached } else { Self::Cut }
+    }
+}
+
 /// Holds a result to the output schema that its tool publishes.
 fn conforms(tool: &str, body: &Value, is_error: bool) {
     let schema = Value::Object(spec(tool).output_schema());
@@ -155,10 +172,10 @@ impl Rpc {
         Raw { tool: tool.to_owned(), ..self.post(token, tool_call(tool, arguments)).await }
     }
 
-    /// Calls a tool of one who may be gone; `None` when no whole answer came, or one of HTTP's own.
-    pub(crate) async fn try_call(&self, token: &str, tool: &str, arguments: Value) -> Option<Answer> {
-        let raw = self.try_post(token, tool_call(tool, &arguments.to_string())).await.ok()?;
-        (raw.status == 200).then(|| raw.answer())
+    /// Calls a tool of one who may be gone.
+    pub(crate) async fn try_call(&self, token: &str, tool: &str, arguments: Value) -> Result<Answer, Miss> {
+        let raw = self.try_post(token, tool_call(tool, &arguments.to_string())).await.map_err(|err| Miss::of(&err))?;
+        if raw.status == 200 { Ok(raw.answer()) } else { Err(Miss::Status(raw.status)) }
     }
 
     pub(crate) async fn call(&self, token: &str, tool: &str, arguments: Value) -> Answer {

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod audit;
+mod clocks;
 mod effects;
 mod engine;
 mod leases;

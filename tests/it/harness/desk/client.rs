@@ -3,8 +3,8 @@
 //! They are a value of their own, so that tasks can call while the test kills.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use countersign::ambient::{Clock as _, SystemClock};
@@ -16,14 +16,27 @@ use tokio::time::Instant;
 
 use crate::harness::app::{ISSUER, RAIL_API_KEY, SIGNER_API_KEY};
 use crate::harness::database::TestDatabase;
-use crate::harness::rpc::{Answer, Rpc};
+use crate::harness::rpc::{Answer, Miss, Rpc};
 
 /// How long a caller repeats a call.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An order that is not at rest: where it stands.
+/// The one amount that callers propose where one person is enough.
+pub(crate) const SMALL: &str = "199.00";
+/// The one where a desk's policy wants two.
+pub(crate) const LARGE: &str = "1990.00";
+
+/// Why a call was repeated.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Obstacle {
+    Missed(Miss),
+    /// The code of a tool's error that says it can be repeated.
+    Told(String),
+}
+
+/// An order: where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Unfinished {
+pub(crate) struct OrderRow {
     pub(crate) order: String,
     pub(crate) status: String,
     pub(crate) phase: String,
@@ -39,8 +52,10 @@ pub(crate) struct Callers {
     pub(super) serves: Vec<String>,
     pub(super) rail: String,
     pub(super) signer: String,
-    /// Calls that had to be repeated.
-    pub(super) repeats: AtomicU64,
+    /// The gateway that is called next.
+    pub(super) turn: AtomicUsize,
+    /// What calls met that had to be repeated, and how often.
+    pub(super) obstacles: Mutex<BTreeMap<Obstacle, u64>>,
 }
 
 impl Callers {
@@ -66,34 +81,37 @@ impl Callers {
 
     /// Calls a tool of one gateway, once; `None` when no whole answer came.
     pub(crate) async fn call(&self, serve: usize, token: &str, tool: &str, arguments: Value) -> Option<Answer> {
-        self.rpc(serve).try_call(token, tool, arguments).await
+        self.rpc(serve).try_call(token, tool, arguments).await.ok()
     }
 
     /// Calls a tool of one gateway after the other until one answers with what need not be repeated.
     ///
-    /// Every call here may be repeated: it is the identical call with the identical key.
+    /// Every call here may be repeated: it is the identical call with the identical key. What stood in its way is
+    /// counted ([`Callers::obstacles`]); an answer that repeating does not change is the caller's to look at.
     pub(crate) async fn insist(&self, token: &str, tool: &str, arguments: Value) -> Answer {
         let deadline = Instant::now() + PATIENCE;
-        let mut last = None;
-        for turn in 0.. {
-            let answer = self.call(turn % self.serves.len(), token, tool, arguments.clone()).await;
-            match answer {
-                Some(answer) if !(answer.is_error && answer.body["retryable"] == true) => return answer,
-                other => last = other.or(last),
-            }
-            if Instant::now() > deadline {
-                break;
-            }
-            self.repeats.fetch_add(1, Ordering::Relaxed);
+        loop {
+            let serve = self.turn.fetch_add(1, Ordering::Relaxed) % self.serves.len();
+            let obstacle = match self.rpc(serve).try_call(token, tool, arguments.clone()).await {
+                Ok(answer) if passes(&answer) => Obstacle::Told(answer.code()),
+                Ok(answer) => return answer,
+                Err(miss) => Obstacle::Missed(miss),
+            };
+            assert!(Instant::now() < deadline, "nobody answered {tool} {arguments}; the last was {obstacle:?}");
+            *self.obstacles.lock().unwrap().entry(obstacle).or_default() += 1;
             tokio::time::sleep(Duration::from_millis(30)).await;
         }
-        panic!("nobody answered {tool} {arguments}; the last answer is {last:?}");
     }
 
-    /// Proposes an order, and has its signers notified; its payment's id.
+    /// An agent proposes an order of an amount, and has its signers notified.
+    pub(crate) async fn propose_of(&self, agent: &str, order: &str, amount: &str) -> Answer {
+        let arguments = json!({"order_id": order, "amount": amount, "signer_id": "finance-1", "notify": true});
+        self.insist(&self.token(agent, Role::Agent), "create_payment", arguments).await
+    }
+
+    /// `agent-1` proposes an order that one person approves; its payment's id.
     pub(crate) async fn propose(&self, order: &str) -> String {
-        let arguments = json!({"order_id": order, "amount": "199.00", "signer_id": "finance-1", "notify": true});
-        let answer = self.insist(&self.token("agent-1", Role::Agent), "create_payment", arguments).await;
+        let answer = self.propose_of("agent-1", order, SMALL).await;
         assert!(!answer.is_error, "{order}: {}", answer.body);
         answer.text("payment_id").to_owned()
     }
@@ -136,9 +154,9 @@ impl Callers {
         self.insist(&token, "reject_signing", arguments).await
     }
 
-    /// How many calls had to be repeated.
-    pub(crate) fn repeated(&self) -> u64 {
-        self.repeats.load(Ordering::Relaxed)
+    /// What calls met that had to be repeated, and how often.
+    pub(crate) fn obstacles(&self) -> BTreeMap<Obstacle, u64> {
+        self.obstacles.lock().unwrap().clone()
     }
 
     /// Tells the rail to misbehave.
@@ -166,20 +184,26 @@ impl Callers {
     }
 
     /// The orders that are not at rest: something is still to be done about them, or about telling of them.
-    pub(crate) async fn unfinished(&self) -> Vec<Unfinished> {
-        let sql = "SELECT order_id, status, phase, attention FROM payments p WHERE status IN ('CREATED',\
-            'AWAITING_SIGNER','SIGNER_UNREACHABLE','NEED_MANUAL','SIGNED') OR tell_at IS NOT NULL \
-            OR EXISTS (SELECT 1 FROM outbox o WHERE o.payment_id = p.payment_id AND o.state = 'pending') ORDER BY order_id";
-        let rows = self.db.raw().await.rows(sql, 4).await;
+    pub(crate) async fn unfinished(&self) -> Vec<OrderRow> {
+        let open = "status IN ('CREATED','AWAITING_SIGNER','SIGNER_UNREACHABLE','NEED_MANUAL','SIGNED') \
+            OR tell_at IS NOT NULL \
+            OR EXISTS (SELECT 1 FROM outbox o WHERE o.payment_id = p.payment_id AND o.state = 'pending')";
+        self.orders(open).await
+    }
+
+    /// The orders of which `such` holds, in SQL.
+    pub(crate) async fn orders(&self, such: &str) -> Vec<OrderRow> {
+        let sql = format!("SELECT order_id, status, phase, attention FROM payments p WHERE {such} ORDER BY order_id");
+        let rows = self.db.raw().await.rows(&sql, 4).await;
         let named = |row: Vec<String>| {
             let [order, status, phase, attention] = row.try_into().unwrap();
-            Unfinished { order, status, phase, attention }
+            OrderRow { order, status, phase, attention }
         };
         rows.into_iter().map(named).collect()
     }
 
     /// Waits until every order is at rest, at most `patience`; those that are not then.
-    pub(crate) async fn comes_to_rest(&self, patience: Duration) -> Vec<Unfinished> {
+    pub(crate) async fn comes_to_rest(&self, patience: Duration) -> Vec<OrderRow> {
         let deadline = Instant::now() + patience;
         loop {
             let left = self.unfinished().await;
@@ -189,4 +213,9 @@ impl Callers {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
+}
+
+/// Whether an error passes by itself: that of a limit's window does so in hours.
+fn passes(answer: &Answer) -> bool {
+    answer.is_error && answer.body["retryable"] == true && answer.body["category"] != "policy"
 }

@@ -22,22 +22,22 @@ mod process;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use countersign::app::parse_policy;
 use countersign::http::auth::Mint;
 use countersign::proof::SigningKey;
 
-pub(crate) use client::{Callers, Unfinished};
-pub(crate) use plan::{LEASE_MS, Plan};
+pub(crate) use client::{Callers, LARGE, Obstacle, OrderRow, SMALL};
+pub(crate) use plan::{CALL_MS, LEASE_MS, Plan};
 pub(crate) use process::{Process, program, signal};
 
 use super::app::PEOPLE;
 use super::database::{Raw, TestDatabase};
 use super::folder::Folder;
-use super::judge::{Breach, Sources, judge};
+use super::judge::{Books, Breach, Sources, verdict};
 use super::peer::Peer;
 use super::people::enrolment;
 use super::sink::Sink;
@@ -145,8 +145,17 @@ impl Desk {
             .build()
             .unwrap();
         let (serves, rail, signer) = (at.serves.clone(), at.rail.clone(), at.signer.clone());
-        let callers =
-            Arc::new(Callers { db: Arc::new(db), mint, http, keys, serves, rail, signer, repeats: AtomicU64::new(0) });
+        let callers = Arc::new(Callers {
+            db: Arc::new(db),
+            mint,
+            http,
+            keys,
+            serves,
+            rail,
+            signer,
+            turn: AtomicUsize::new(0),
+            obstacles: Mutex::default(),
+        });
         Self { callers, sink, at, plan, parts: BTreeMap::new(), folder }
     }
 
@@ -299,14 +308,13 @@ impl Desk {
             self.freeze(*part);
         }
         if !running.is_empty() {
-            // What the database server has in hand it finishes.
-            tokio::time::sleep(Duration::from_millis(30)).await;
+            self.db.quiet().await;
         }
-        let breaches = judge(&self.books()).await;
+        let books = Books::read(&self.books()).await;
         for part in &running {
             self.thaw(*part);
         }
-        breaches
+        verdict(&books)
     }
 
     fn runs(&mut self, part: Part) -> bool {

@@ -19,11 +19,37 @@ pub(crate) struct Plan {
 
 /// The lease of a desk's workers, in milliseconds, unless a plan says otherwise.
 pub(crate) const LEASE_MS: u64 = 1_500;
+/// The longest call of a desk's gateways and workers, in milliseconds.
+pub(crate) const CALL_MS: u64 = 700;
+
+/// What a desk's policy says beside the shipped one: two people where it is much, and two agents whose limits bind
+/// as soon as they propose three orders at once.
+const HOUSE_RULES: &str = r#"
+[[rule]]
+id = "large"
+currency = "USD"
+amount_at_least = "1000.00"
+levels = [{ group = "finance", required = 2 }]
+
+[[limit]]
+id = "few-at-once"
+binds = "agent:agent-few"
+currency = "USD"
+open = 2
+
+[[limit]]
+id = "purse"
+binds = "agent:agent-purse"
+currency = "USD"
+window_hours = 24
+window_amount = "400.00"
+"#;
 
 impl Plan {
     /// One gateway with its own worker.
     pub(crate) fn new(engine: TestEngine) -> Self {
-        Self { engine, serves: 1, workers: 0, serve_works: true, policy: POLICY.to_owned(), settings: Vec::new() }
+        let policy = format!("{POLICY}{HOUSE_RULES}");
+        Self { engine, serves: 1, workers: 0, serve_works: true, policy, settings: Vec::new() }
     }
 
     /// So many gateways, whose own workers are on only where no `worker` process is asked for.
@@ -72,13 +98,13 @@ impl Plan {
             ("SIGNER__CALLBACK_SECRET", CALLBACK_SECRET.to_owned()),
             ("SIGNER__CONNECT_TIMEOUT_MS", "300".to_owned()),
             ("SIGNER__READ_TIMEOUT_MS", "500".to_owned()),
-            ("SIGNER__TOTAL_TIMEOUT_MS", "700".to_owned()),
+            ("SIGNER__TOTAL_TIMEOUT_MS", CALL_MS.to_string()),
             ("SIGNER__BREAKER_WAIT_MS", "150".to_owned()),
             ("RAIL__URL", format!("http://{}", at.rail_link)),
             ("RAIL__API_KEY", RAIL_API_KEY.to_owned()),
             ("RAIL__CONNECT_TIMEOUT_MS", "300".to_owned()),
             ("RAIL__READ_TIMEOUT_MS", "500".to_owned()),
-            ("RAIL__TOTAL_TIMEOUT_MS", "700".to_owned()),
+            ("RAIL__TOTAL_TIMEOUT_MS", CALL_MS.to_string()),
             ("RAIL__BREAKER_WAIT_MS", "150".to_owned()),
             ("RAIL__READ_LAG_MS", "100".to_owned()),
             ("RAIL__QUERY_BASE_MS", "100".to_owned()),

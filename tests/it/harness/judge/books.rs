@@ -75,6 +75,8 @@ pub(crate) struct Books {
     pub(crate) wakes: BTreeMap<String, Option<i64>>,
     /// By tenant, in order.
     pub(crate) audit: BTreeMap<String, Vec<Entry>>,
+    /// The readable facts of it by payment, in order.
+    histories: BTreeMap<String, Vec<AuditFacts>>,
     /// The end of each tenant's chain: position and value.
     pub(crate) heads: BTreeMap<String, (i64, String)>,
     pub(crate) decisions: Vec<Row>,
@@ -137,9 +139,13 @@ impl Books {
             .map(|row| (row.text("payment_id").to_owned(), row.text("next_wake_at").parse().ok()))
             .collect();
         let mut audit = BTreeMap::<String, Vec<Entry>>::new();
+        let mut histories = BTreeMap::<String, Vec<AuditFacts>>::new();
         let columns = ["tenant", "seq", "payment_id", "event", "canonical", "previous", "chain"];
         for row in table(&mut ours, "audit_entries", &columns, "tenant, seq").await {
-            let facts = serde_json::from_str(row.text("canonical")).ok();
+            let facts: Option<AuditFacts> = serde_json::from_str(row.text("canonical")).ok();
+            if let Some(facts) = &facts {
+                histories.entry(facts.payment_id.clone()).or_default().push(facts.clone());
+            }
             audit.entry(row.text("tenant").to_owned()).or_default().push(Entry { row, facts });
         }
         let heads = table(&mut ours, "audit_heads", &["tenant", "seq", "chain"], "tenant").await;
@@ -194,6 +200,7 @@ impl Books {
             taken,
             wakes,
             audit,
+            histories,
             heads,
             decisions,
             challenges,
@@ -236,8 +243,7 @@ impl Books {
 
     /// The readable audit facts about a payment, in order.
     pub(crate) fn history<'a>(&'a self, payment_id: &'a str) -> impl Iterator<Item = &'a AuditFacts> {
-        let facts = self.audit.values().flatten().filter_map(|entry| entry.facts.as_ref());
-        facts.filter(move |facts| facts.payment_id == payment_id)
+        self.histories.get(payment_id).into_iter().flatten()
     }
 
     /// Those that made a version of it.
