@@ -40,7 +40,7 @@ fn patient() -> Wishes {
     Wishes::default().patient()
 }
 
-async fn back_up(app: &App) {
+pub(crate) async fn back_up(app: &App) {
     let copies: Vec<String> = TABLES
         .iter()
         .chain(&["worked"])
@@ -50,7 +50,7 @@ async fn back_up(app: &App) {
 }
 
 /// Puts the backup in the place of what is there.
-async fn restore(app: &App) {
+pub(crate) async fn restore(app: &App) {
     let mut steps = vec!["BEGIN".to_owned()];
     for table in TABLES.iter().chain(&["worked"]) {
         steps.push(format!("DELETE FROM {table}"));
