@@ -39,6 +39,9 @@ pub enum StartFault {
     /// The database can't be opened.
     #[error("database: can't be opened; check database.url and that it is reachable and writable: {0}")]
     Store(String),
+    /// The schema is missing, old or another version's.
+    #[error("database: its schema is not the one of this version: {0}")]
+    Schema(String),
     /// The schema can't be brought up to date.
     #[error("database: the schema can't be brought up to date: {0}")]
     Migrate(String),
@@ -96,6 +99,17 @@ pub async fn open_used(config: &Config, clock: Arc<dyn Clock>) -> Result<Store, 
 
 async fn migrate(store: &Store) -> Result<(), StartFault> {
     store.migrate().await.map_err(|fault| StartFault::Migrate(cause(&fault)))
+}
+
+/// Opens a database that must be there already, with this version's schema; nothing in it is changed.
+///
+/// *Errors*: `Schema`, which says what is missing: a statement would only be refused later, in the database's words.
+pub async fn open_current(config: &Config, clock: Arc<dyn Clock>) -> Result<Store, StartFault> {
+    let store = open_existing(config, clock).await?;
+    match store.schema_fault().await? {
+        None => Ok(store),
+        Some(why) => Err(StartFault::Schema(why)),
+    }
 }
 
 /// Opens a database that must be there already, its schema as it is.

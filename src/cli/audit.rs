@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed};
-use crate::app::{checkpoints, open_existing};
+use crate::app::{checkpoints, open_current};
 use crate::config::Config;
 
 /// `audit …`.
@@ -69,7 +69,7 @@ impl Checkpoint {
             ));
         }
         let ambient = ambient();
-        let store = open_existing(&config, std::sync::Arc::clone(&ambient.clock)).await?;
+        let store = open_current(&config, std::sync::Arc::clone(&ambient.clock)).await?;
         let Some(checkpoints) = checkpoints(&config, store.clone(), &ambient)? else { return Ok(()) };
         let done = checkpoints.write_all().await.map_err(failed)?;
         store.close().await;
@@ -98,7 +98,7 @@ impl Checkpoint {
 
 impl Export {
     async fn run(self) -> Result<(), CommandFault> {
-        let store = open_existing(&Config::load(self.file.config.as_deref())?, ambient().clock).await?;
+        let store = open_current(&Config::load(self.file.config.as_deref())?, ambient().clock).await?;
         let mut session = store.read().await.map_err(failed)?;
         let mut out = std::io::stdout().lock();
         let mut after = 0;

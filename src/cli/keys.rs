@@ -70,9 +70,9 @@ pub(super) struct Issuer {
 pub(super) struct CheckpointKey {
     /// The private key file to write
     file: PathBuf,
-    /// What the checkpoints are named after: the deployment's own name
-    #[arg(long, default_value = "countersign")]
-    origin: String,
+    /// What the checkpoints are named after: the deployment's own name; by default countersign
+    #[arg(long)]
+    origin: Option<String>,
 }
 
 /// Options of `keys enrol`.
@@ -220,7 +220,8 @@ impl CheckpointKey {
         let pair = Pair { private: &self.file, public: PathBuf::from(format!("{}.pub", self.file.display())) };
         let public = pair.write(
             || {
-                let signer = NoteSigner::from_seed(&self.origin, &seed()).map_err(|_| {
+                let origin = self.origin.as_deref().unwrap_or("countersign");
+                let signer = NoteSigner::from_seed(origin, &seed()).map_err(|_| {
                     CommandFault::Unusable("--origin: must be 1 to 64 of A-Z a-z 0-9 and .-:".to_owned())
                 })?;
                 Ok(format!("{}\n", signer.to_text()))
@@ -228,6 +229,14 @@ impl CheckpointKey {
             |text| {
                 let signer = NoteSigner::parse(text.trim())
                     .map_err(|err| failed(format_args!("{}: {err}", self.file.display())))?;
+                // The name is part of the key's id: the half that is there can't take another.
+                if let Some(origin) = self.origin.as_deref().filter(|origin| *origin != signer.origin()) {
+                    return Err(CommandFault::Unusable(format!(
+                        "--origin {origin}: {} is the key of {:?}; leave --origin out to make its public half, or name another file",
+                        self.file.display(),
+                        signer.origin()
+                    )));
+                }
                 Ok(format!("{}\n", signer.verifier().to_text()))
             },
         )?;

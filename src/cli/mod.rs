@@ -114,7 +114,7 @@ impl From<StartFault> for CommandFault {
     fn from(fault: StartFault) -> Self {
         match fault {
             StartFault::Config(fault) => fault.into(),
-            StartFault::Store(_) | StartFault::Migrate(_) => Self::Failed(fault.to_string()),
+            StartFault::Store(_) | StartFault::Schema(_) | StartFault::Migrate(_) => Self::Failed(fault.to_string()),
         }
     }
 }

@@ -27,8 +27,8 @@ pub(super) struct Sign {
     #[arg(long, requires = "reason")]
     reject: bool,
     /// Why, for a rejection
-    #[arg(long, default_value = "")]
-    reason: String,
+    #[arg(long)]
+    reason: Option<String>,
     /// Who signs, of the dev signers
     #[arg(long, default_value = "finance-1")]
     signer: String,
@@ -64,7 +64,7 @@ impl Sign {
         let choice = if self.reject { Choice::Reject } else { Choice::Approve };
         let payment = selector(&self.order);
         let approval =
-            call(&client, "get_approval", with(&payment, &[("decision", choice.as_str()), ("reason", &self.reason)]))
+            call(&client, "get_approval", with(&payment, &[("decision", choice.as_str()), ("reason", self.reason())]))
                 .await?;
         let document = self.check(&approval, &desk, choice)?;
         if !self.json {
@@ -77,7 +77,7 @@ impl Sign {
         let answer = match choice {
             Choice::Approve => call(&client, "confirm_signing", with(&payment, &[("signature", &jws)])).await?,
             Choice::Reject => {
-                call(&client, "reject_signing", with(&payment, &[("signature", &jws), ("reason", &self.reason)]))
+                call(&client, "reject_signing", with(&payment, &[("signature", &jws), ("reason", self.reason())]))
                     .await?
             }
         };
@@ -87,6 +87,10 @@ impl Sign {
             println!("{}: {}", answer.text("status"), answer.text("message"));
         }
         Ok(())
+    }
+
+    fn reason(&self) -> &str {
+        self.reason.as_deref().unwrap_or_default()
     }
 
     fn desk(&self) -> Result<Desk, CommandFault> {
@@ -122,6 +126,11 @@ impl Sign {
             .get("to_sign")
             .and_then(Value::as_array)
             .ok_or_else(|| failed("the gateway gave nothing to sign"))?;
+        // Held, or past deciding: the person is not asked for what would be refused.
+        let wanted = ["confirm_signing", "reject_signing"].contains(&approval.text("next_action"));
+        if !wanted && !forms.is_empty() {
+            return Err(failed(approval.text("message")));
+        }
         let form = forms.iter().find(|form| form.get("key_id").and_then(Value::as_str) == Some(&desk.key_id));
         let text = form.and_then(|form| form.get("decision_document")).and_then(Value::as_str).ok_or_else(|| {
             failed(format_args!(
@@ -138,7 +147,7 @@ impl Sign {
         let honest = asked
             && decision.payment_digest == payment_digest(payload)
             && decision.choice() == Some(choice)
-            && decision.reason == self.reason
+            && decision.reason == self.reason()
             && decision.key_id == desk.key_id;
         if honest {
             Ok(text.to_owned())

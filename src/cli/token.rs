@@ -29,8 +29,8 @@ pub(super) struct Token {
     #[arg(long, default_value = "default")]
     tenant: String,
     /// A scope to carry
-    #[arg(long, default_value = "")]
-    scope: String,
+    #[arg(long)]
+    scope: Option<String>,
     /// How long it is good for, in minutes
     #[arg(long, default_value_t = 60, value_parser = value_parser!(u64).range(1..=A_YEAR_OF_MINUTES))]
     minutes: u64,
@@ -81,7 +81,7 @@ impl Token {
                 tenant: &self.tenant,
                 client: self.client.as_deref().unwrap_or(&self.subject),
                 roles: &roles,
-                scope: &self.scope,
+                scope: self.scope.as_deref().unwrap_or_default(),
                 issued_at: ambient().clock.now(),
                 valid_for: Duration::from_secs(self.minutes.saturating_mul(60)),
             })

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed};
-use crate::app::open_existing;
+use crate::app::open_current;
 use crate::config::Config;
 use crate::domain::Timestamp;
 use crate::journal::verify::{AuditReport, CheckpointSource, audited_tenants, verify_audit};
@@ -62,7 +62,7 @@ impl Audit {
     #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     async fn run(self) -> Result<(), CommandFault> {
         let source = self.source()?;
-        let store = open_existing(&Config::load(self.file.config.as_deref())?, ambient().clock).await?;
+        let store = open_current(&Config::load(self.file.config.as_deref())?, ambient().clock).await?;
         let tenants = match &self.tenant {
             Some(tenant) => vec![tenant.clone()],
             None => audited_tenants(&store, source.as_ref()).await.map_err(failed)?,

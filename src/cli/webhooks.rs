@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed};
-use crate::app::open_existing;
+use crate::app::open_current;
 use crate::config::Config;
 use crate::domain::{EventId, Timestamp};
 use crate::store::{ListedEvent, Store};
@@ -84,7 +84,7 @@ impl Webhooks {
 }
 
 async fn open(file: &ConfigFile) -> Result<Store, CommandFault> {
-    Ok(open_existing(&Config::load(file.config.as_deref())?, ambient().clock).await?)
+    Ok(open_current(&Config::load(file.config.as_deref())?, ambient().clock).await?)
 }
 
 impl List {

@@ -13,7 +13,7 @@ pub enum Attention {
     RefusedWhileUnknown,
     /// Called off while the outcome is unknown; it is not sent again.
     CancelWhileUnknown,
-    /// Its agent has asked about it so often that it was told to stop.
+    /// Its agent has asked about it so often that it was told to stop; gone when the payment ends.
     ContextBudgetSpent,
     /// A change would have broken what must hold, and was refused.
     InvariantBroken,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
@@ -12,7 +13,7 @@ use secrecy::SecretString;
 use serde::Deserialize;
 use standardwebhooks::Webhook;
 
-use super::problem::problem;
+use super::problem::{problem, problem_as};
 use crate::config::{ConfigFault, whsecs};
 use crate::domain::{Code, PaymentId, Refusal};
 use crate::journal::Journal;
@@ -53,8 +54,12 @@ fn webhooks(secret: &SecretString) -> Result<Arc<[Webhook]>, ConfigFault> {
     whsecs(setting, secret)?.into_iter().map(|key| Webhook::from_bytes(key).map_err(unusable)).collect()
 }
 
-async fn receive(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes) -> Response {
+async fn receive(State(inbox): State<Inbox>, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
     let answer = |refusal: &Refusal| problem(refusal, "");
+    let body = match body {
+        Ok(body) => body,
+        Err(rejection) => return unread(rejection.status()),
+    };
     if !signed(&inbox, &headers, &body) {
         tracing::warn!("a callback without a valid signature was refused");
         return answer(&Refusal::new(Code::Unauthenticated, "the callback's signature or timestamp is not valid"));
@@ -76,6 +81,15 @@ async fn receive(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes) ->
         }
         Err(refusal) => answer(&refusal),
     }
+}
+
+/// A body that could not be had.
+fn unread(status: StatusCode) -> Response {
+    let why = match status {
+        StatusCode::PAYLOAD_TOO_LARGE => format!("the body is larger than {LIMIT} bytes"),
+        _ => "the body ended early".to_owned(),
+    };
+    problem_as(status, &Refusal::new(Code::InvalidArgument, why), "")
 }
 
 /// Whether the raw bytes are signed by a shared secret in force, at a time near ours.

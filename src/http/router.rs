@@ -64,5 +64,9 @@ pub fn router(
             let refusal = Refusal::new(Code::InvalidArgument, "no such address; the MCP endpoint is /mcp");
             problem_as(StatusCode::NOT_FOUND, &refusal, "")
         })
+        .method_not_allowed_fallback(async || {
+            let refusal = Refusal::new(Code::InvalidArgument, "not with this method; the header Allow names those");
+            problem_as(StatusCode::METHOD_NOT_ALLOWED, &refusal, "")
+        })
         .layer(panic_layer()))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
+use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
@@ -37,6 +38,8 @@ pub(super) fn router(desk: Arc<Desk>, api_key: &SecretString) -> Router {
         .with_state(desk)
 }
 
+const NOT_ONE: &str = "reference is missing or not one text";
+
 #[derive(Deserialize)]
 struct ByReference {
     reference: Option<String>,
@@ -59,7 +62,11 @@ async fn health(State(desk): State<Arc<Desk>>) -> Response {
     }
 }
 
-async fn transfer(State(desk): State<Arc<Desk>>, headers: HeaderMap, body: Bytes) -> Response {
+async fn transfer(State(desk): State<Arc<Desk>>, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
+    let body = match body {
+        Ok(body) => body,
+        Err(rejection) => return unread(&rejection),
+    };
     let key = key(&headers).unwrap_or_default();
     // A task of its own: what a rail has begun it finishes, whether or not the caller waits.
     match tokio::spawn(async move { desk.take(&key, &body).await }).await {
@@ -69,9 +76,9 @@ async fn transfer(State(desk): State<Arc<Desk>>, headers: HeaderMap, body: Bytes
     }
 }
 
-async fn look_up(State(desk): State<Arc<Desk>>, Query(by): Query<ByReference>) -> Response {
-    let Some(reference) = by.reference else {
-        return refusal(400, "invalid_request", "reference is missing");
+async fn look_up(State(desk): State<Arc<Desk>>, by: Result<Query<ByReference>, QueryRejection>) -> Response {
+    let Some(reference) = by.ok().and_then(|Query(by)| by.reference) else {
+        return refusal(400, "invalid_request", NOT_ONE);
     };
     let page = async {
         if desk.book.stands(LOOKUP_DOWN).await? {
@@ -88,20 +95,35 @@ async fn look_up(State(desk): State<Arc<Desk>>, Query(by): Query<ByReference>) -
     }
 }
 
-async fn ledger(State(desk): State<Arc<Desk>>, Query(by): Query<ByReference>) -> Response {
+async fn ledger(State(desk): State<Arc<Desk>>, by: Result<Query<ByReference>, QueryRejection>) -> Response {
+    let Ok(Query(by)) = by else {
+        return refusal(400, "invalid_request", NOT_ONE);
+    };
     match desk.book.ledger(by.reference.as_deref()).await {
         Ok(page) => Json(page).into_response(),
         Err(err) => failed(&err),
     }
 }
 
-async fn faults(State(desk): State<Arc<Desk>>, body: Bytes) -> Response {
+async fn faults(State(desk): State<Arc<Desk>>, body: Result<Bytes, BytesRejection>) -> Response {
+    let body = match body {
+        Ok(body) => body,
+        Err(rejection) => return unread(&rejection),
+    };
     let Some(plan) = serde_json::from_slice::<FaultsBody>(&body).ok().filter(FaultsBody::is_bounded) else {
         return refusal(400, "invalid_request", "these are not faults that the sandbox knows, or not within bounds");
     };
     match desk.book.plan(&plan).await {
         Ok(()) => Json(serde_json::json!({"status": "ok"})).into_response(),
         Err(err) => failed(&err),
+    }
+}
+
+/// A body that could not be had.
+fn unread(rejection: &BytesRejection) -> Response {
+    match rejection.status().as_u16() {
+        413 => refusal(413, "body_too_large", "the body is larger than 256 KiB"),
+        _ => refusal(400, "invalid_request", "the body could not be read"),
     }
 }
 

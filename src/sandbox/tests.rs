@@ -307,3 +307,20 @@ async fn nothing_is_lost_when_the_process_dies() {
     rail.sandbox.close().await;
     let _ = (std::fs::remove_file(&rail.file), std::fs::remove_file(&last.file));
 }
+
+#[tokio::test]
+async fn what_it_will_not_read_is_refused_in_form() {
+    let rail = serve(new_file()).await;
+    let huge = "x".repeat(257 * 1024);
+    for (method, path, body, status, code) in [
+        ("POST", "/api/v1/transfers", huge.as_str(), 413, "body_too_large"),
+        ("PUT", "/sandbox/faults", huge.as_str(), 413, "body_too_large"),
+        ("GET", "/api/v1/transfers", "", 400, "invalid_request"),
+        ("GET", "/api/v1/transfers?reference=a&reference=b", "", 400, "invalid_request"),
+        ("GET", "/sandbox/ledger?reference=a&reference=b", "", 400, "invalid_request"),
+    ] {
+        let (told, text) = rail.call(method, path, "idempotency-key: k1\r\n", body).await;
+        let error: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{method} {path}: {text}"));
+        assert_eq!((told, &error["error_code"]), (status, &json!(code)), "{method} {path}");
+    }
+}

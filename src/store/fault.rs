@@ -20,7 +20,7 @@ pub enum StoreFault {
     #[error("a stored row can't be read: {0}")]
     Corrupt(String),
     /// A fault of ours: a statement the database refuses.
-    #[error("the database refused a statement")]
+    #[error("the database refused a statement: {0}")]
     Refused(#[source] sqlx::Error),
 }
 

@@ -39,6 +39,9 @@ impl Store {
             Engine::Postgres => &POSTGRES,
         };
         let mut applied = self.applied().await?;
+        if applied.is_empty() {
+            return Ok(Some("it holds none; run countersign migrate if it is the right database".to_owned()));
+        }
         let mut missing = 0_usize;
         for migration in known.iter() {
             match applied.remove(&migration.version) {
@@ -49,8 +52,8 @@ impl Store {
         }
         Ok(match (missing, applied.is_empty()) {
             (0, true) => None,
-            (_, false) => Some("the database belongs to a newer version".to_owned()),
-            (_, true) => Some(format!("{missing} are not applied; run countersign migrate")),
+            (_, false) => Some("it belongs to a newer version of countersign".to_owned()),
+            (_, true) => Some(format!("it is older, {missing} migrations are not applied; run countersign migrate")),
         })
     }
 }

@@ -119,7 +119,8 @@ pub const TOOLS: [ToolSpec; 22] = [
     ToolSpec {
         name: "list_approvals",
         title: "What waits for your signature",
-        description: "List the payments that wait for your decision, oldest first. Next: get_approval for each.",
+        description: "List the payments that wait for your decision, oldest first. Next: get_approval for each that is not held; \
+            nothing held is to be signed.",
         properties: || json!({"cursor": cursor()}),
         ..READ
     },
@@ -128,7 +129,7 @@ pub const TOOLS: [ToolSpec; 22] = [
         title: "See exactly what you sign",
         description: "Get the exact payment document and, for each of your keys, the exact decision document to sign as an Ed25519 \
             detached JWS (RFC 7515 appendix F; header {\"alg\":\"EdDSA\",\"kid\":key_id,\"typ\":\"countersign-approval+jws\"}). \
-            Next: confirm_signing, or reject_signing with the same reason.",
+            Next: confirm_signing, or reject_signing with the same reason; nothing while an operator holds it (held).",
         properties: || {
             json!({
             "decision": {"type": ["string", "null"], "enum": ["approve", "reject", null], "description": "Which decision to prepare; approve when absent."},

@@ -109,14 +109,18 @@ pub(super) fn fit(body: &mut Map<String, Value>) {
 /// One payment of a list.
 pub(super) fn summary(payment: &Payment) -> Value {
     let terms = &payment.terms;
-    json!({
+    let mut row = json!({
         "payment_id": terms.payment_id.as_str(),
         "order_id": terms.order_id.as_str(),
         "status": payment.status.as_str(),
         "amount": terms.amount.decimal(),
         "currency": terms.amount.currency().code(),
         "created_at": terms.created_at.rfc3339(),
-    })
+    });
+    if let (true, Some(row)) = (payment.held_at.is_some(), row.as_object_mut()) {
+        row.insert("held".to_owned(), json!(true));
+    }
+    row
 }
 
 struct Advice {

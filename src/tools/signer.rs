@@ -5,8 +5,8 @@ use serde_json::json;
 use super::agent::listed;
 use super::arguments::Arguments;
 use super::reply::Reply;
-use crate::domain::{Choice, Principal, Reason, Refusal};
-use crate::journal::{Journal, Verdict};
+use crate::domain::{Choice, Code, Principal, Reason, Refusal, Stage};
+use crate::journal::{Approval, Journal, Verdict};
 
 pub(super) async fn list_approvals(
     journal: &Journal,
@@ -15,7 +15,15 @@ pub(super) async fn list_approvals(
 ) -> Result<Reply, Refusal> {
     let cursor = arguments.cursor()?;
     arguments.done()?;
-    Ok(listed(&journal.approvals(who, cursor.as_ref()).await?, "approvals"))
+    let page = journal.approvals(who, cursor.as_ref()).await?;
+    let held = page.payments.iter().filter(|payment| payment.held_at.is_some()).count();
+    let reply = listed(&page, "approvals");
+    if held == 0 {
+        return Ok(reply);
+    }
+    let all = page.payments.len();
+    let message = format!("{all} on this page, {held} of them held by an operator: sign nothing that is held");
+    Ok(reply.with("message", json!(message)))
 }
 
 pub(super) async fn get_approval(
@@ -36,19 +44,46 @@ pub(super) async fn get_approval(
         .iter()
         .map(|form| json!({"key_id": form.key_id, "decision_document": form.document, "decision_digest": form.digest}))
         .collect();
-    let message = match (&approval.decided, forms.is_empty()) {
-        (Some(choice), _) => format!("You have already decided this payment: {choice}."),
-        (None, true) => "You have no registered key; an operator enrols one with `countersign keys enrol`.".to_owned(),
-        (None, false) => "Check every field of payment_document, then sign the bytes of decision_document as a detached JWS and call confirm_signing.".to_owned(),
-    };
-    Ok(Reply::about(&approval.payment)
-        .with("message", json!(message))
-        .with("next_action", json!(if choice == Choice::Approve { "confirm_signing" } else { "reject_signing" }))
+    let mut reply = Reply::about(&approval.payment);
+    if let Some((message, next_action)) = advice(&approval, choice) {
+        reply = reply.with("message", json!(message)).with("next_action", json!(next_action));
+    }
+    Ok(reply
         .with("payment_document", json!(approval.payment.document))
         .with("payment_digest", json!(approval.payment.digest))
         .with("compare_code", json!(approval.compare_code))
         .with("decided", json!(approval.decided))
         .with("to_sign", json!(forms)))
+}
+
+/// What nobody but an operator can change.
+const ASK: &str = "ask_an_operator";
+
+/// What a signer is to do; `None` where a signature changes nothing any more and the payment's own state says all.
+fn advice(approval: &Approval, choice: Choice) -> Option<(String, &'static str)> {
+    if let Some(decided) = &approval.decided {
+        let next = Code::NonceConsumed.entry().next_action;
+        return Some((format!("You have already decided this payment: {decided}."), next));
+    }
+    let (message, next) = if approval.payment.held_at.is_some() {
+        ("An operator holds this payment to settle it by hand. Nothing is to be signed until it is released.", ASK)
+    } else if approval.payment.status.stage() != Stage::Open {
+        return None;
+    } else if approval.forms.is_empty() {
+        ("You have no registered key; an operator enrols one with `countersign keys enrol`.", ASK)
+    } else {
+        match choice {
+            Choice::Approve => (
+                "Check every field of payment_document, then sign the bytes of decision_document as a detached JWS and call confirm_signing.",
+                "confirm_signing",
+            ),
+            Choice::Reject => (
+                "Check every field of payment_document, then sign the bytes of decision_document as a detached JWS and call reject_signing with the same reason.",
+                "reject_signing",
+            ),
+        }
+    };
+    Some((message.to_owned(), next))
 }
 
 pub(super) async fn confirm_signing(

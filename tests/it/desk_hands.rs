@@ -104,7 +104,18 @@ async fn nothing_moves_a_held_payment_whatever_state_it_is_in() {
             let told = app.status(state).await;
             assert_eq!((told.status().as_str(), told.text("next_action")), (state, "inform_user"));
             assert!(told.text("message").contains("operator"), "{}", told.body);
+            for decision in ["approve", "reject"] {
+                let words = json!({"order_id": state, "decision": decision, "reason": "no"});
+                let shown = app.call(&app.signer_token("finance-2"), "get_approval", words).await;
+                assert_eq!((&shown.body["held"], shown.text("next_action")), (&json!(true), "ask_an_operator"));
+                let message = shown.text("message");
+                assert!(message.contains("Nothing is to be signed until it is released"), "{}", shown.body);
+            }
         }
+        let waiting = app.call(&app.signer_token("finance-2"), "list_approvals", json!({})).await;
+        let rows = waiting.body["approvals"].as_array().unwrap();
+        assert!(rows.len() == STATES.len() - 1 && rows.iter().all(|row| row["held"] == true), "{}", waiting.body);
+        assert!(waiting.text("message").ends_with("4 of them held by an operator: sign nothing that is held"));
         let listed = app.call(&app.operator(), "list_attention", json!({})).await;
         let rows = listed.body["payments"].as_array().unwrap();
         assert!(rows.len() == STATES.len() && rows.iter().all(|row| row["held"] == true), "{}", listed.body);

@@ -366,6 +366,33 @@ fn an_ended_payment_never_leaves_its_state_whatever_comes() {
 }
 
 #[test]
+fn an_end_takes_a_spent_budget_along_and_no_other_reason_and_no_change_does_so_before() {
+    let (mut ends, mut changes) = (0, 0);
+    for (name, _) in rows().into_iter().skip(1) {
+        let row = row(name);
+        // Two people's word on the rail drops what spoke of the attempts before it.
+        for (column, status, phase) in COLUMNS.into_iter().filter(|_| row.event != Event::AttestedNotExecuted) {
+            let mut before = payment(status, phase);
+            before.held_at = row.held.then_some(NOW.plus_micros(-SECOND));
+            before.attention = Attention::ALL.into();
+            let Ok(applied) = apply(&before, row.event.clone(), &at(row.now)) else { continue };
+            let told = format!("{name} in {column}");
+            check_version(&before, &applied, &told);
+            if !applied.changed(&before) {
+                continue;
+            }
+            let after = &applied.payment;
+            let gone: Vec<Attention> = before.attention.difference(&after.attention).copied().collect();
+            let ended = after.status.is_terminal();
+            assert_eq!(gone, if ended { vec![Attention::ContextBudgetSpent] } else { vec![] }, "{told}");
+            ends += u32::from(ended && !status.is_terminal());
+            changes += u32::from(!ended);
+        }
+    }
+    assert!(ends >= 50 && changes > 100, "{ends} ends, {changes} other changes");
+}
+
+#[test]
 fn a_look_up_that_shows_a_refusal_of_some_group_ends_only_the_first() {
     let shown = || Event::LookedUp(Finding::FoundRefused { code: "closed".to_owned() });
     assert_eq!(after(&unknown(), shown()).status, Status::Failed);

@@ -67,6 +67,44 @@ async fn a_used_up_budget_says_stop_and_asks_for_attention_once() {
 }
 
 #[tokio::test]
+async fn the_end_of_a_payment_ends_the_attention_for_its_agents_polling() {
+    let wishes = Wishes::default().patient().config(|config| {
+        (config.context.calls, config.context.bytes) = (3, 0);
+        config.retention.finished_after_s = 48 * 3_600;
+    });
+    each_with(wishes, async |app: &mut App| {
+        app.signed("order-1").await;
+        for _ in 0..5 {
+            app.status("order-1").await;
+        }
+        assert_eq!(attention(app).await, [json!(["CONTEXT_BUDGET_SPENT"])]);
+        app.settle().await;
+        assert_eq!(attention(app).await, Vec::<Value>::new(), "nothing is left to stop");
+        // Nor is it raised again, however long the agent goes on.
+        let polls = async || {
+            for _ in 0..40 {
+                let told = app.status("order-1").await;
+                assert_eq!(
+                    (told.text("next_action"), &told.body["attention"]),
+                    ("done", &Value::Null),
+                    "{}",
+                    told.body
+                );
+            }
+        };
+        polls().await;
+        assert_eq!((attention(app).await, app.audited_events("context.spent").await), (vec![], 1));
+        assert!(app.payment("order-1").await.attention.is_empty());
+        app.clock.advance(49 * 3_600 * 1_000_000);
+        app.settle().await;
+        assert_eq!(app.journal.retire(&countersign::journal::Place::default()).await.unwrap().payments, 1);
+        assert_eq!((app.rows("payments").await, app.rows("archived_payments").await), (0, 1));
+        polls().await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn bytes_count_too_and_an_error_says_stop_beside_its_code() {
     each_with(budget(0, 3_000), async |app: &mut App| {
         app.create("order-1").await;

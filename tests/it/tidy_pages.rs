@@ -175,6 +175,8 @@ fn the_help_of_every_command_has_examples_and_exit_codes() {
         let words: Vec<&str> = path.iter().map(String::as_str).collect();
         let said = help(&words);
         assert!(said.contains("Exit codes: 0 ") && said.contains(", 1 ") && said.contains(", 2 "), "{path:?}: {said}");
+        let empty = ["[default: ]", "[default: \"\"]"].iter().any(|text| said.contains(text));
+        assert!(!empty, "{path:?}: nothing is no default to show: {said}");
         assert_eq!(said.to_lowercase().matches("exit ").count(), 1, "{path:?} speaks of exit codes once: {said}");
         let below = said.split_once("Commands:\n").map_or("", |(_, rest)| rest.split("\n\n").next().unwrap());
         let names: Vec<&str> = below.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).collect();

@@ -9,7 +9,9 @@ use axum::http::StatusCode;
 use serde_json::json;
 use tokio::net::TcpListener;
 
+use crate::desk_hands::hold;
 use crate::harness::app::{App, each};
+use crate::harness::database::Raw;
 use crate::harness::desk::program;
 use crate::harness::folder::Folder;
 
@@ -111,6 +113,50 @@ async fn what_speaks_of_what_is_there_makes_no_database() {
 }
 
 #[tokio::test]
+async fn a_database_without_this_versions_schema_is_named_as_such_and_stays_as_it_is() {
+    let folder = Folder::new("words");
+    let config = folder.write("good.toml", &crate::startup::good(&folder));
+    let sink = folder.place("sink");
+    let made = run(&folder, &[], &["keys", "checkpoint", "audit-key"]).await;
+    assert_eq!(made.0, 0, "{}", made.1);
+    let environment = [
+        ("COUNTERSIGN__AUDIT__CHECKPOINT_FOLDER", sink.as_str()),
+        ("COUNTERSIGN__AUDIT__CHECKPOINT_KEY_FILE", "audit-key"),
+    ];
+    let told = async |command: &[&str], words: &[&str]| {
+        let (code, told) = run(&folder, &environment, &[command, &["--config", &config]].concat()).await;
+        assert!(code == 1 && words.iter().all(|word| told.contains(word)), "{command:?}: {code} {told}");
+    };
+    let commands: [&[&str]; 7] = [
+        &["verify", "audit"],
+        &["audit", "export"],
+        &["audit", "checkpoint"],
+        &["webhooks", "list"],
+        &["webhooks", "redeliver", "--all-dead"],
+        &["check"],
+        &["check", "--json"],
+    ];
+    std::fs::write(folder.join("gateway.db"), "").unwrap();
+    for command in commands {
+        told(command, &["it holds none; run countersign migrate"]).await;
+    }
+    assert_eq!(run(&folder, &[], &["migrate", "--config", &config]).await.0, 0);
+    let mut raw = Raw::file(&format!("sqlite://{}", folder.place("gateway.db"))).await;
+    let last = "DELETE FROM _sqlx_migrations WHERE version = (SELECT MAX(version) FROM _sqlx_migrations)";
+    raw.execute(last).await.unwrap();
+    for command in commands {
+        told(command, &["it is older, 1 migrations are not applied; run countersign migrate"]).await;
+    }
+    // One that a hand has damaged is told of in the database's own words.
+    std::fs::remove_file(folder.join("gateway.db")).unwrap();
+    drop(raw);
+    assert_eq!(run(&folder, &[], &["migrate", "--config", &config]).await.0, 0);
+    let mut raw = Raw::file(&format!("sqlite://{}", folder.place("gateway.db"))).await;
+    raw.execute("DROP TABLE audit_heads").await.unwrap();
+    told(&["verify", "audit"], &["the database refused a statement: ", "audit_heads"]).await;
+}
+
+#[tokio::test]
 async fn a_variable_with_one_underscore_too_few_is_spelt_out() {
     let folder = Folder::new("words");
     let (code, told) = run(&folder, &[("COUNTERSIGN_WORKER__TICK_MS", "5")], &["serve"]).await;
@@ -140,6 +186,25 @@ async fn signing_tells_a_dead_address_a_wrong_path_and_a_refused_token_apart() {
 }
 
 #[tokio::test]
+async fn signing_what_is_held_or_has_ended_is_not_even_asked_for() {
+    each(async |app: &mut App| {
+        let folder = Folder::new("words");
+        std::fs::write(folder.join("a.pem"), app.key("finance-1").to_pem().unwrap().as_bytes()).unwrap();
+        app.awaiting("held").await;
+        assert!(!hold(app, "held").await.is_error);
+        app.awaiting("over").await;
+        app.cancel("over").await;
+        let (url, token) = (format!("{}/mcp", app.config.server.public_url), app.signer_token("finance-1"));
+        for (order, words) in [("held", "Nothing is to be signed until it is released"), ("over", "was called off")] {
+            let arguments = ["sign", order, "--url", &url, "--token", &token, "--key", "a.pem", "--yes"];
+            let (code, told) = run(&folder, &[], &arguments).await;
+            assert!(code == 1 && told.contains(words) && told.lines().count() == 1, "{order}: {code} {told}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_signer_service_that_is_not_there_is_not_checked() {
     let folder = Folder::new("words");
     std::fs::write(folder.join("key"), "signer-api-key-for-tests").unwrap();
@@ -155,6 +220,19 @@ async fn an_address_and_a_version_that_there_are_not_are_answered_in_form() {
             let answer = app.http.get(format!("{}{path}", app.config.server.public_url)).send().await.unwrap();
             assert_eq!(answer.status(), 404, "{path}");
             assert_eq!(answer.headers()["content-type"], "application/problem+json", "{path}");
+        }
+        for (path, allowed) in [
+            ("/callbacks/signer", "POST"),
+            ("/healthz", "GET"),
+            ("/readyz", "GET"),
+            ("/.well-known/oauth-protected-resource", "GET"),
+        ] {
+            let answer = app.http.put(format!("{}{path}", app.config.server.public_url)).send().await.unwrap();
+            assert_eq!(answer.status(), 405, "{path}");
+            assert!(answer.headers()["allow"].to_str().unwrap().split(',').any(|word| word == allowed), "{path}");
+            assert_eq!(answer.headers()["content-type"], "application/problem+json", "{path}");
+            let told: serde_json::Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+            assert_eq!((&told["error_code"], &told["status"]), (&json!("INVALID_ARGUMENT"), &json!(405)), "{path}");
         }
         let raw = app.rpc().with("mcp-protocol-version", "1999-01-01").request(&app.agent(), "ping", json!({})).await;
         assert_eq!((raw.status, raw.rpc_error()), (400, -32_022), "{}", raw.text);

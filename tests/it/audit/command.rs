@@ -13,6 +13,7 @@ use super::story::{Story, configured, signer};
 use crate::harness::app::App;
 use crate::harness::desk;
 use crate::harness::folder::Folder;
+use crate::restore::{back_up, restore};
 
 const VERIFIER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/verify_audit.py");
 
@@ -157,6 +158,83 @@ async fn a_key_is_made_once_and_never_overwritten() {
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(said(make("pay.example")).await.0, 1);
     assert_eq!(folder.read("checkpoint-key"), private);
+    // The half that is there has its name; another is not quietly left out.
+    let half = folder.join("checkpoint-key.pub");
+    std::fs::remove_file(&half).unwrap();
+    for origin in ["other.example", "countersign", "a b"] {
+        let (code, _, err) = said(make(origin)).await;
+        assert!(code == 2 && err.contains("--origin") && err.contains("pay.example"), "{origin}: {code} {err}");
+        assert!(!half.exists(), "{origin}");
+    }
+    for again in [make("pay.example"), program(&["keys", "checkpoint", &file], &[])] {
+        assert_eq!(said(again).await.0, 0);
+        assert_eq!(
+            (folder.read("checkpoint-key"), folder.read("checkpoint-key.pub")),
+            (private.clone(), public.clone())
+        );
+        std::fs::remove_file(&half).unwrap();
+    }
+}
+
+/// docs/restore.md: what an auditor sees of a restored desk, and what becomes of the checkpoints.
+#[tokio::test]
+async fn after_a_restore_the_old_checkpoints_stop_the_new_ones_until_moved_aside_and_stay_evidence() {
+    each(async |app: &mut App| {
+        app.did.rewind = true;
+        let folder = Folder::new("audit");
+        configured(app, &folder);
+        let [sink, aside, key] = ["sink", "aside", "key"].map(|name| folder.join(name).display().to_string());
+        let public = signer().verifier().to_text();
+        let on = [
+            ("COUNTERSIGN__DATABASE__URL", app.db.url()),
+            ("COUNTERSIGN__AUDIT__CHECKPOINT_FOLDER", &sink),
+            ("COUNTERSIGN__AUDIT__CHECKPOINT_KEY_FILE", &key),
+        ];
+        let checkpoint = async || said(program(&["audit", "checkpoint"], &on)).await;
+        let against = async |folder: &str| verify(app, &["--json", "--checkpoints", folder, "--key", &public]).await;
+        let found = |out: &str| {
+            let report: Value = serde_json::from_str(out).unwrap();
+            let breaks = report["tenants"][0]["breaks"].as_array().unwrap().clone();
+            assert_eq!(breaks.len(), 1, "{report:#}");
+            (breaks[0]["kind"].as_str().unwrap().to_owned(), breaks[0]["expected"].as_str().unwrap().to_owned())
+        };
+        app.create("kept").await;
+        assert_eq!(checkpoint().await.0, 0);
+        let kept = app.audit().await.len();
+        back_up(app).await;
+        app.create("lost").await;
+        assert_eq!(checkpoint().await.0, 0);
+        let known = app.audit().await.len();
+        restore(app).await;
+
+        // Before anything is written: the end is missing, and that is all.
+        let (code, out, _) = against(&sink).await;
+        let (kind, expected) = found(&out);
+        assert_eq!((code, kind.as_str()), (3, "tail_cut"), "{out}");
+        assert!(expected.starts_with(&format!("{known} entries")), "{expected}");
+        let (code, out, _) = checkpoint().await;
+        assert!(code == 1 && out.contains("the chain is not the one that was signed"), "{code} {out}");
+        // Afterwards the new chain has grown over it.
+        app.create("new").await;
+        app.create("newer").await;
+        let (code, out, _) = against(&sink).await;
+        let (kind, expected) = found(&out);
+        assert_eq!((code, kind.as_str()), (3, "checkpoint_disagrees"), "{out}");
+        assert!(
+            expected.ends_with(&format!("the last entry that a checkpoint before it confirms is {kept}")),
+            "{expected}"
+        );
+        assert_eq!(checkpoint().await.0, 1);
+
+        std::fs::rename(&sink, &aside).unwrap();
+        assert_eq!(checkpoint().await.0, 0);
+        let (code, out, _) = against(&sink).await;
+        let report: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((code, &report["tenants"][0]["covered"]["uncovered"]), (0, &json!(0)), "{report:#}");
+        let (code, out, _) = against(&aside).await;
+        assert_eq!((code, found(&out).0.as_str()), (3, "checkpoint_disagrees"), "it says what it said");
+    })
+    .await;
 }
 
 /// A `dev` instance in `folder`, and its card.
