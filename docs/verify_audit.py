@@ -4,7 +4,8 @@
     countersign audit export --tenant default > audit.jsonl
     python3 verify_audit.py audit.jsonl [default.checkpoints PUBLICKEY]
 
-It shares no code with Countersign. Exit 0: whole. 1: broken; each break is a line. 2: not called as above.
+It shares no code with Countersign. Exit 0: whole. 1: broken; each break is a line. 2: not called as
+above, or a file can't be read.
 """
 
 import base64
@@ -63,48 +64,99 @@ def signed(public, text, signature):
     return not ((left[0] * right[2] - right[0] * left[2]) % P or (left[1] * right[2] - right[1] * left[2]) % P)
 
 
+def octets_of(path):
+    """The file's bytes, as they are: a line end that was converted is a change."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def shown(text):
+    """A text of a stranger's, safe to print."""
+    return text if text.isascii() and text.isprintable() else ascii(text)[:80]
+
+
+def entry(line, number):
+    """An exported line: its text, its chain value, and whether the text is entry `number` in canonical form."""
+    if line.endswith(b"\r"):
+        raise ValueError("a converted line end")
+    row = json.loads(line.decode())
+    facts = json.loads(row["entry"])
+    canonical = json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    right = canonical == row["entry"] and facts["seq"] == str(number) and row["seq"] == number
+    return row["entry"].encode(), base64.urlsafe_b64decode(row["chain"] + "="), row["chain"], right
+
+
 def chain(path, broken):
     """Recomputes the chain; the value after each entry, in order."""
     before, values = b"", []
-    for number, line in enumerate(open(path, encoding="utf-8"), 1):
-        row = json.loads(line)
-        facts = json.loads(row["entry"])
-        canonical = json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        if canonical != row["entry"] or facts["seq"] != str(number) or row["seq"] != number:
+    lines = octets_of(path).split(b"\n")
+    for number, line in enumerate(lines if lines[-1] else lines[:-1], 1):
+        try:
+            text, stored, value, right = entry(line, number)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            broken(f"entry {number}: not a line of an export")
+            values.append(before)
+            continue
+        if not right:
             broken(f"entry {number}: not entry {number} in its canonical form")
-        leaf = hashlib.sha256(b"\0" + row["entry"].encode()).digest()
+        leaf = hashlib.sha256(b"\0" + text).digest()
         before = hashlib.sha256(b"\1" + before + leaf).digest()
-        if base64.urlsafe_b64encode(before).decode().rstrip("=") != row["chain"]:
+        if base64.urlsafe_b64encode(before).decode().rstrip("=") != value:
             broken(f"entry {number}: does not follow from what stands before it")
-            before = base64.urlsafe_b64decode(row["chain"] + "=")
+            before = stored
         values.append(before)
     return values
 
 
+def note(lines):
+    """A checkpoint of seven lines: its text, size, head, time, and who signed it with what."""
+    first, size, head, at, _, mark, _ = lines
+    dash, signer, blob = mark.split(" ")
+    text = f"{first}\n{size}\n{head}\n{at}\n".encode()
+    return text, int(size), base64.b64decode(head), at, (dash, signer), base64.b64decode(blob)
+
+
+def key_of(public):
+    """The public key of a checkpoint key's text: its name, number and octets; nothing if it is not one."""
+    try:
+        name, number, key = public.split("+", 2)
+        key = base64.b64decode(key)
+    except ValueError:
+        return None
+    right = hashlib.sha256(name.encode("utf-8", "replace") + b"\n" + key).hexdigest()[:8] == number
+    return (name, number, key[1:]) if right and len(key) == 33 and key[0] == 1 else None
+
+
 def checkpoints(path, public, values, broken):
     """Compares the chain with its checkpoints; up to which entry they vouch for it."""
-    name, number, key = public.split("+", 2)
-    key = base64.b64decode(key)
-    if hashlib.sha256(name.encode() + b"\n" + key).hexdigest()[:8] != number or key[0] != 1:
+    # What is no UTF-8 becomes a text that nobody signed.
+    text = octets_of(path).decode(errors="replace")
+    known = key_of(public)
+    if known is None:
         broken("the public key is not one")
+        return 0
+    name, number, key = known
     covered = 0
     # What a cut-off write left is closed by "#"; of the rest each note ends with an empty line.
-    parts = open(path, encoding="utf-8").read().split("\n#\n")
+    parts = text.split("\n#\n")
     for last, part in enumerate(parts, 1 - len(parts)):
         lines = part.lstrip("\n").split("\n")
         while len(lines) >= 7:
-            (first, size, head, at, _, mark, _), lines = lines[:7], lines[7:]
-            text = f"{first}\n{size}\n{head}\n{at}\n".encode()
-            dash, signer, blob = mark.split(" ")
-            blob = base64.b64decode(blob)
-            if (dash, signer, blob[:4].hex()) != ("\u2014", name, number) or not signed(key[1:], text, blob[4:]):
-                broken(f"the checkpoint of {at} is not signed by this key")
-            elif int(size) > len(values):
+            try:
+                signed_text, size, head, at, by, blob = note(lines[:7])
+            except ValueError:
+                broken("a part of the file is no checkpoint")
+                lines = [""]
+                break
+            lines = lines[7:]
+            if by != ("\u2014", name) or blob[:4].hex() != number or not signed(key, signed_text, blob[4:]):
+                broken(f"the checkpoint of {shown(at)} is not signed by this key")
+            elif size > len(values):
                 broken(f"the chain ends at entry {len(values)}; {size} were signed at {at}")
-            elif values[int(size) - 1] != base64.b64decode(head):
+            elif size < 1 or values[size - 1] != head:
                 broken(f"entry {size}: not as signed at {at}")
             else:
-                covered = max(covered, int(size))
+                covered = max(covered, size)
         if last == 0 and lines != [""]:
             broken("the file ends in the middle of a checkpoint")
     return covered
@@ -115,8 +167,12 @@ def main(arguments):
         print(__doc__, file=sys.stderr)
         return 2
     breaks = []
-    values = chain(arguments[0], breaks.append)
-    covered = checkpoints(arguments[1], arguments[2], values, breaks.append) if len(arguments) == 3 else 0
+    try:
+        values = chain(arguments[0], breaks.append)
+        covered = checkpoints(arguments[1], arguments[2], values, breaks.append) if len(arguments) == 3 else 0
+    except OSError as fault:
+        print(f"{shown(str(fault.filename))}: can't be read: {fault.strerror}", file=sys.stderr)
+        return 2
     for found in breaks:
         print(found)
     if not breaks:

@@ -1,10 +1,9 @@
 //! `countersign audit`: checkpoints on demand, and the chain for others to verify.
 
-use std::io::Write as _;
-
 use clap::{Args, Subcommand};
 use serde_json::json;
 
+use super::output::say;
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed};
 use crate::app::{checkpoints, open_current};
@@ -58,7 +57,6 @@ impl Audit {
 }
 
 impl Checkpoint {
-    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     async fn run(self) -> Result<(), CommandFault> {
         let config = Config::load(self.file.config.as_deref())?;
         config.audit.check()?;
@@ -82,13 +80,13 @@ impl Checkpoint {
                         "reason": done.outcome.as_ref().err().map(ToString::to_string)})
                 })
                 .collect();
-            println!("{}", json!({"ok": failures == 0, "tenants": rows}));
+            say(json!({"ok": failures == 0, "tenants": rows}));
         } else {
             for done in &done {
                 match &done.outcome {
-                    Ok(true) => println!("wrote   {} entry {}", done.tenant, done.size),
-                    Ok(false) => println!("stands  {} entry {}", done.tenant, done.size),
-                    Err(fault) => println!("failed  {} entry {}: {fault}", done.tenant, done.size),
+                    Ok(true) => say(format_args!("wrote   {} entry {}", done.tenant, done.size)),
+                    Ok(false) => say(format_args!("stands  {} entry {}", done.tenant, done.size)),
+                    Err(fault) => say(format_args!("failed  {} entry {}: {fault}", done.tenant, done.size)),
                 }
             }
         }
@@ -100,7 +98,6 @@ impl Export {
     async fn run(self) -> Result<(), CommandFault> {
         let store = open_current(&Config::load(self.file.config.as_deref())?, ambient().clock).await?;
         let mut session = store.read().await.map_err(failed)?;
-        let mut out = std::io::stdout().lock();
         let mut after = 0;
         loop {
             let page = session.audit_entries(&self.tenant, after, PAGE).await.map_err(failed)?;
@@ -109,11 +106,11 @@ impl Export {
             for row in &page {
                 let line =
                     json!({"seq": row.seq, "entry": row.canonical, "previous": row.previous, "chain": row.chain});
-                writeln!(out, "{line}").map_err(failed)?;
+                say(line);
             }
         }
         drop(session);
         store.close().await;
-        out.flush().map_err(failed)
+        Ok(())
     }
 }

@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::home::{Card, Home, Peers, dev_key_id};
+use super::output::say;
 use super::{CommandFault, ambient, failed};
 use crate::app::{Ambient, Gateway, open_store, parse_policy};
 use crate::config::{Config, ms};
@@ -109,12 +110,11 @@ impl Dev {
         Ok(())
     }
 
-    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     fn print(&self, card: &Card) -> Result<(), CommandFault> {
         if self.json {
-            println!("{}", serde_json::to_string(card).map_err(failed)?);
+            say(serde_json::to_string(card).map_err(failed)?);
         } else {
-            println!("{}", welcome(card, &self.data_dir.display().to_string()));
+            say(welcome(card, &self.data_dir.display().to_string()));
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::client::{McpClient, ToolAnswer};
 use super::home::Card;
+use super::output::say;
 use super::sign::{call, selector};
 use super::way_in::WayIn;
 use super::{CommandFault, failed};
@@ -25,15 +26,14 @@ pub(super) struct Doctor {
 }
 
 impl Doctor {
-    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     pub(super) async fn run(self) -> Result<(), CommandFault> {
         let (url, token) = self.desk()?;
         let client = McpClient::connect(&url, &token).await.map_err(failed)?;
         let answer = call(&client, "explain_payment", selector(&self.order)).await?;
         if self.json {
-            println!("{}", answer.body);
+            say(&answer.body);
         } else {
-            println!("{}", shown(&answer));
+            say(shown(&answer));
         }
         match answer.text("obstacle") {
             "" => Ok(()),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 
 use super::home::{write_private, write_public};
+use super::output::{say, warn};
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed, read};
 use crate::app::{open_used, read_policy};
@@ -137,9 +138,9 @@ impl Keys {
 }
 
 impl Init {
-    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     fn run(self) -> Result<(), CommandFault> {
         std::fs::create_dir_all(&self.dir).map_err(at(&self.dir))?;
+        let mut lines = Vec::new();
         for (name, secret) in [
             ("signer-api-key", b64url(seed())),
             ("rail-api-key", b64url(seed())),
@@ -147,12 +148,14 @@ impl Init {
         ] {
             let path = self.dir.join(name);
             if path.exists() {
-                println!("kept   {}", path.display());
+                lines.push(format!("kept   {}", path.display()));
             } else {
                 write_private(&path, &secret).map_err(at(&path))?;
-                println!("wrote  {}", path.display());
+                lines.push(format!("wrote  {}", path.display()));
             }
         }
+        // Said when all is done, as nobody may be reading.
+        lines.iter().for_each(say);
         Ok(())
     }
 }
@@ -196,7 +199,6 @@ impl Pair<'_> {
 }
 
 impl New {
-    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     fn run(self) -> Result<(), CommandFault> {
         let unusable = |err| failed(format_args!("{}: {err}", self.file.display()));
         let pair = Pair { private: &self.file, public: self.file.with_extension("pub.pem") };
@@ -205,17 +207,16 @@ impl New {
             |pem| SigningKey::from_pem(pem).and_then(|key| key.public().to_pem()).map_err(unusable),
         )?;
         let key_id = key_id_of(&PublicKey::from_pem(&public).map_err(failed)?);
-        println!(
+        say(format_args!(
             "wrote  {} (keep it to yourself)\nwrote  {} (give it to an operator)\nkey id {key_id}",
             self.file.display(),
             pair.public.display(),
-        );
+        ));
         Ok(())
     }
 }
 
 impl CheckpointKey {
-    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     fn run(self) -> Result<(), CommandFault> {
         let pair = Pair { private: &self.file, public: PathBuf::from(format!("{}.pub", self.file.display())) };
         let public = pair.write(
@@ -240,18 +241,17 @@ impl CheckpointKey {
                 Ok(format!("{}\n", signer.verifier().to_text()))
             },
         )?;
-        println!(
+        say(format_args!(
             "wrote  {} (for audit.checkpoint_key_file)\nwrote  {} (for whoever audits)\n{}",
             self.file.display(),
             pair.public.display(),
             public.trim_end()
-        );
+        ));
         Ok(())
     }
 }
 
 impl Issuer {
-    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     fn run(self) -> Result<(), CommandFault> {
         let unusable = |err: &dyn std::fmt::Display| CommandFault::Unusable(format!("{}: {err}", self.file.display()));
         if !self.file.exists() {
@@ -261,13 +261,12 @@ impl Issuer {
         let pem = read(&self.file)?;
         let jwks = self.file.with_extension("jwks.json");
         write_public(&jwks, &Mint::from_pem(&pem).map_err(|err| unusable(&err))?.jwks()).map_err(at(&jwks))?;
-        println!("{} verifies the tokens of {}", jwks.display(), self.file.display());
+        say(format_args!("{} verifies the tokens of {}", jwks.display(), self.file.display()));
         Ok(())
     }
 }
 
 impl Enrol {
-    #[expect(clippy::print_stdout, clippy::print_stderr, reason = "what it prints is its purpose")]
     async fn run(self) -> Result<(), CommandFault> {
         let unusable =
             |err: &dyn std::fmt::Display| CommandFault::Unusable(format!("{}: {err}", self.public_key.display()));
@@ -281,10 +280,10 @@ impl Enrol {
         let config = Config::load(self.file.config.as_deref())?;
         let store = open_used(&config, ambient().clock).await?;
         let new = enrolment.pin(&store, &key).await.map_err(failed)?;
-        println!("{} {} {key_id}", self.signer, if new { "enrolled" } else { "already has" });
+        say(format_args!("{} {} {key_id}", self.signer, if new { "enrolled" } else { "already has" }));
         // The policy may be another machine's: then nothing is said.
         if read_policy(&config).is_ok_and(|policy| !policy.signers().contains(self.signer.as_str())) {
-            eprintln!("countersign: no group of the policy names {}: this key approves nothing", self.signer);
+            warn(format_args!("countersign: no group of the policy names {}: this key approves nothing", self.signer));
         }
         store.close().await;
         Ok(())
@@ -292,11 +291,10 @@ impl Enrol {
 }
 
 impl Revoke {
-    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     async fn run(self) -> Result<(), CommandFault> {
         let store = open_used(&Config::load(self.file.config.as_deref())?, ambient().clock).await?;
         enrolment(&self.tenant, &self.signer, &self.key_id, &self.by)?.revoke(&store).await.map_err(failed)?;
-        println!("{} lost {}", self.signer, self.key_id);
+        say(format_args!("{} lost {}", self.signer, self.key_id));
         store.close().await;
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The commands: one file each; one match; one exit code.
 //!
 //! Exit codes: 0 it was done, 1 it was not, 2 the command line or the configuration can't be used; 3, of `verify`
-//! only, that what was verified is broken.
+//! only, that what was verified is broken; 141, as of a shell, that nobody read on (`output`).
 
 mod audit;
 mod check;
@@ -12,6 +12,7 @@ mod doctor;
 mod health;
 mod home;
 mod keys;
+mod output;
 mod restored;
 mod sandbox;
 mod serve;
@@ -32,6 +33,7 @@ use url::Url;
 
 pub use client::{CallFault, McpClient, ToolAnswer};
 pub use home::{Card, Home, Peers};
+use output::warn;
 
 use crate::ambient::{SystemClock, SystemEntropy};
 use crate::app::{Ambient, StartFault};
@@ -149,7 +151,7 @@ fn ambient() -> Ambient {
 
 /// What every command's help ends with, and the only place in it that speaks of exit codes.
 const EXITS: &str = "Exit codes: 0 it was done, 1 it was not, 2 the command line or the configuration can't be used; \
-    3, of verify only: what was verified is broken.";
+    3, of verify only: what was verified is broken; 141: nobody read on what it printed.";
 
 /// `command` and all below it, each with the exit codes in its help.
 fn with_exits(command: clap::Command) -> clap::Command {
@@ -166,7 +168,7 @@ pub fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(err) => {
-            eprintln!("countersign: no threads can be started: {err}");
+            warn(format_args!("countersign: no threads can be started: {err}"));
             return ExitCode::FAILURE;
         }
     };
@@ -176,7 +178,7 @@ pub fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(fault) => {
-            eprintln!("countersign: {fault}");
+            warn(format_args!("countersign: {fault}"));
             match fault {
                 CommandFault::Unusable(_) => ExitCode::from(2),
                 CommandFault::Failed(_) => ExitCode::FAILURE,

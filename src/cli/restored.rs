@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::output::{say, warn};
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed};
 use crate::app::{journal, open_used, read_policy};
@@ -37,7 +38,6 @@ pub(super) struct Restored {
 }
 
 impl Restored {
-    #[expect(clippy::print_stdout, clippy::print_stderr, reason = "what it prints is its purpose")]
     pub(super) async fn run(self) -> Result<(), CommandFault> {
         let config = self.file.checked()?;
         let policy = read_policy(&config)?;
@@ -47,7 +47,7 @@ impl Restored {
         if !self.report {
             let new = journal.mark_restored("told").await.map_err(failed)?;
             let marked = if new { "marked as restored" } else { "was marked before; going on" };
-            eprintln!("{marked}: nothing is sent from this database until it was compared with the rail");
+            warn(format_args!("{marked}: nothing is sent from this database until it was compared with the rail"));
             if !self.mark_only {
                 compare(&journal, Duration::from_secs(self.patience)).await?;
             }
@@ -56,16 +56,16 @@ impl Restored {
         store.close().await;
         let Some(report) = report else {
             if self.json {
-                println!("{}", json!({"restored": false}));
+                say(json!({"restored": false}));
             } else {
-                println!("this database was never taken for a restored one");
+                say("this database was never taken for a restored one");
             }
             return Ok(());
         };
         if self.json {
-            println!("{}", as_json(&report));
+            say(as_json(&report));
         } else {
-            println!("{}", shown(&report));
+            say(shown(&report));
         }
         let waits = report.surprises.iter().filter(|surprise| surprise.outcome == "attention").count();
         match (report.left(), waits) {
@@ -82,7 +82,6 @@ impl Restored {
 }
 
 /// Compares until the mode is lifted, or patience ends.
-#[expect(clippy::print_stderr, reason = "progress is for who watches")]
 async fn compare(journal: &Journal, patience: Duration) -> Result<(), CommandFault> {
     let begun = Instant::now();
     let mut place = String::new();
@@ -94,7 +93,7 @@ async fn compare(journal: &Journal, patience: Duration) -> Result<(), CommandFau
         }
         let progress = progress(journal, &pass).await?;
         if progress != shown {
-            eprintln!("{progress}");
+            warn(&progress);
             shown = progress;
         }
         let rests = pass.waits_until.is_some() || pass.in_doubt > 0 || pass.compared == 0;

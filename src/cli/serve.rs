@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
+use super::output::say;
 use super::{CommandFault, ambient, failed};
 use crate::app::{Gateway, checkpoints, finish_checkpoints, journal, open_store, read_policy};
 use crate::config::{Config, ms};
@@ -134,11 +135,10 @@ pub(super) struct Migrate {
 }
 
 impl Migrate {
-    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     pub(super) async fn run(self) -> Result<(), CommandFault> {
         let config = Config::load(self.file.config.as_deref())?;
         let store = open_store(&config, ambient().clock).await?;
-        println!("the database's schema is up to date");
+        say("the database's schema is up to date");
         store.close().await;
         Ok(())
     }

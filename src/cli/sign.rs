@@ -1,6 +1,6 @@
 //! `countersign sign`: a signer sees the exact payment, then approves or rejects it with a key file.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::client::{McpClient, ToolAnswer};
 use super::home::Card;
+use super::output::{put, say};
 use super::way_in::WayIn;
 use super::{CommandFault, failed, read};
 use crate::domain::{Choice, PaymentId};
@@ -57,7 +58,6 @@ struct Desk {
 }
 
 impl Sign {
-    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     pub(super) async fn run(self) -> Result<(), CommandFault> {
         let desk = self.desk()?;
         let client = McpClient::connect(&desk.url, &desk.token).await.map_err(failed)?;
@@ -68,7 +68,7 @@ impl Sign {
                 .await?;
         let document = self.check(&approval, &desk, choice)?;
         if !self.json {
-            println!("{}", shown(&approval)?);
+            say(shown(&approval)?);
         }
         if !self.yes && !confirmed(choice)? {
             return Err(failed("nothing was signed"));
@@ -82,9 +82,9 @@ impl Sign {
             }
         };
         if self.json {
-            println!("{}", answer.body);
+            say(&answer.body);
         } else {
-            println!("{}: {}", answer.text("status"), answer.text("message"));
+            say(format_args!("{}: {}", answer.text("status"), answer.text("message")));
         }
         Ok(())
     }
@@ -182,15 +182,13 @@ fn shown(approval: &ToolAnswer) -> Result<String, CommandFault> {
     ))
 }
 
-#[expect(clippy::print_stdout, reason = "a question to a person")]
 fn confirmed(choice: Choice) -> Result<bool, CommandFault> {
     if !std::io::stdin().is_terminal() {
         return Err(CommandFault::Unusable(
             "there is no terminal to ask at; pass --yes to sign without being asked".to_owned(),
         ));
     }
-    print!("Type {} to sign: ", choice.as_str());
-    std::io::stdout().flush().map_err(failed)?;
+    put(format_args!("Type {} to sign: ", choice.as_str()));
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).map_err(failed)?;
     Ok(line.trim() == choice.as_str())

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, value_parser};
 
 use super::home::{Card, ISSUER};
+use super::output::say;
 use super::{A_YEAR_OF_MINUTES, CommandFault, ambient, read};
 use crate::domain::Role;
 use crate::http::auth::{Grant, Mint};
@@ -49,7 +50,6 @@ pub(super) struct Token {
 }
 
 impl Token {
-    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     pub(super) fn run(self) -> Result<(), CommandFault> {
         let roles = self
             .role
@@ -72,20 +72,17 @@ impl Token {
         let file = self.key.unwrap_or_else(|| self.data_dir.join("keys").join("issuer.pem"));
         let mint = Mint::from_pem(&read(&file)?)
             .map_err(|err| CommandFault::Unusable(format!("{}: {err}", file.display())))?;
-        println!(
-            "{}",
-            mint.token(&Grant {
-                issuer: &self.issuer,
-                audience: &audience,
-                subject: &self.subject,
-                tenant: &self.tenant,
-                client: self.client.as_deref().unwrap_or(&self.subject),
-                roles: &roles,
-                scope: self.scope.as_deref().unwrap_or_default(),
-                issued_at: ambient().clock.now(),
-                valid_for: Duration::from_secs(self.minutes.saturating_mul(60)),
-            })
-        );
+        say(mint.token(&Grant {
+            issuer: &self.issuer,
+            audience: &audience,
+            subject: &self.subject,
+            tenant: &self.tenant,
+            client: self.client.as_deref().unwrap_or(&self.subject),
+            roles: &roles,
+            scope: self.scope.as_deref().unwrap_or_default(),
+            issued_at: ambient().clock.now(),
+            valid_for: Duration::from_secs(self.minutes.saturating_mul(60)),
+        }));
         Ok(())
     }
 }

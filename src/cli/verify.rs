@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
+use super::output::{put, say};
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed};
 use crate::app::open_current;
@@ -59,7 +60,6 @@ impl Verify {
 const EVERY: Duration = Duration::from_millis(500);
 
 impl Audit {
-    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     async fn run(self) -> Result<(), CommandFault> {
         let source = self.source()?;
         let store = open_current(&Config::load(self.file.config.as_deref())?, ambient().clock).await?;
@@ -79,18 +79,18 @@ impl Audit {
                 return Err(failed(format_args!("there is no audit of {tenant}")));
             }
             if !self.json {
-                print!("{}", shown_report(&report));
+                put(shown_report(&report));
             }
             reports.push(report);
         }
         store.close().await;
         let broken: Vec<&AuditReport> = reports.iter().filter(|report| !report.is_whole()).collect();
         if self.json {
-            println!("{}", json!({"ok": broken.is_empty(), "tenants": reports}));
+            say(json!({"ok": broken.is_empty(), "tenants": reports}));
         } else if tenants.is_empty() {
-            println!("there is no audit yet");
+            say("there is no audit yet");
         } else if source.is_none() {
-            println!("without --checkpoints, a chain that was cut or rewritten together with its head can't be seen");
+            say("without --checkpoints, a chain that was cut or rewritten together with its head can't be seen");
         }
         match broken.first().and_then(|report| Some((report, report.breaks.first()?))) {
             None => Ok(()),

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::output::say;
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed};
 use crate::app::open_current;
@@ -88,7 +89,6 @@ async fn open(file: &ConfigFile) -> Result<Store, CommandFault> {
 }
 
 impl List {
-    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     async fn run(self) -> Result<(), CommandFault> {
         let store = open(&self.file).await?;
         let state = self.state.map_or("", State::as_str);
@@ -96,13 +96,13 @@ impl List {
         store.close().await;
         for event in &events {
             if self.json {
-                println!("{}", serde_json::to_string(event).map_err(failed)?);
+                say(serde_json::to_string(event).map_err(failed)?);
             } else {
-                println!("{}", line(event));
+                say(line(event));
             }
         }
         if events.is_empty() && !self.json {
-            println!("no events");
+            say("no events");
         }
         Ok(())
     }
@@ -124,7 +124,6 @@ fn line(event: &ListedEvent) -> String {
 }
 
 impl Redeliver {
-    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     async fn run(self) -> Result<(), CommandFault> {
         if self.event_id.is_none() && !self.all_dead {
             return Err(CommandFault::Unusable("name an EVENT_ID, or --all-dead for every dead letter".to_owned()));
@@ -145,7 +144,7 @@ impl Redeliver {
         {
             return Err(failed(format_args!("no {event} waits here, or it is being delivered right now")));
         }
-        println!("{rows} due again; the worker delivers them");
+        say(format_args!("{rows} due again; the worker delivers them"));
         Ok(())
     }
 }

@@ -355,7 +355,8 @@ impl Payment {
         self.key_of_group(if self.unasked() { group.saturating_sub(1) } else { group })
     }
 
-    fn key_of_group(&self, group: i64) -> String {
+    /// The key of an attempt group.
+    pub fn key_of_group(&self, group: i64) -> String {
         format!("{}:rail.execute:g{group}", self.terms.payment_id)
     }
 }

@@ -205,11 +205,15 @@ impl Journal {
     /// Nothing is written for an event that changes nothing. A new status is written to the outbox too.
     /// What follows from the transition is announced by [`Journal::announce`] once the transaction has
     /// committed.
-    async fn change(&self, tx: &mut Tx, before: &Payment, event: Event, act: Act<'_>) -> Result<Applied, Refusal> {
+    async fn change(&self, tx: &mut Tx, before: &Payment, event: Event, mut act: Act<'_>) -> Result<Applied, Refusal> {
         let guard = match (event.is_outcome(), act.guard) {
             (true, Guard::Version) => Guard::Outcome,
             (_, guard) => guard,
         };
+        if act.details.is_empty() {
+            // What the rail says is its transfer stands in the chain too.
+            event.transfer_id().clone_into(&mut act.details);
+        }
         let applied = apply(before, event, &self.moment(tx))?;
         if applied.changed(before) {
             if let Some(invariant) = broken_by(before, &applied.payment) {

@@ -249,8 +249,9 @@ impl Journal {
         let mut steps = Vec::new();
         let actor = self.worker_actor();
         for (word, event) in events(&before, &finding) {
+            let mut act = Act::new(&actor, word).because(format!("after a restore: {words}"));
             if event == Event::IntentRecovered {
-                tx.intend(&NewEffect {
+                let effect = NewEffect {
                     effect_id: EffectId::mint(tx.now(), self.entropy.u128()).to_string(),
                     key: &intent.key,
                     tenant: before.terms.tenant.as_str(),
@@ -259,10 +260,9 @@ impl Journal {
                     target: "",
                     body: &intent.body,
                     traceparent: "",
-                })
-                .await?;
+                };
+                act = act.with(tx.intend(&effect).await?.body);
             }
-            let act = Act::new(&actor, word).because(format!("after a restore: {words}"));
             let applied = self.change(&mut tx, &current, event, act).await?;
             current = applied.payment.clone();
             steps.push(applied);

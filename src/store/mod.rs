@@ -40,6 +40,6 @@ pub use inbox::{KeyBinding, KeyScope};
 pub use lease::{DueKind, Lease, Parking};
 pub use outbox::{ClaimedEvent, EventEnding, ListedEvent, NewEvent};
 pub use payments::{Guard, Listed, Listing, Stuck};
-pub use proving::{AttestedPayment, AuditHead, RoundDecision};
+pub use proving::{AttestedPayment, AuditHead, RoundDecision, SentBody};
 pub use restores::{Restore, Surprise, Tally};
 pub use usage::Counted;

@@ -3,8 +3,11 @@
 use sqlx::FromRow;
 
 use super::approvals::{PinnedKey, StoredDecision};
+use super::effects::EffectKind;
 use super::engine::{Session, on};
 use super::fault::StoreFault;
+use super::row::PaymentRow;
+use crate::domain::Payment;
 use crate::proof::AuditLine;
 
 /// The end of a tenant's chain.
@@ -39,6 +42,17 @@ pub struct AttestedPayment {
     pub person: String,
     /// What they refer to.
     pub reference: String,
+}
+
+/// What was sent to the rail, or was to be, under one key.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct SentBody {
+    /// Our key for it.
+    pub outbound_key: String,
+    /// The exact bytes.
+    pub body: String,
+    /// Their SHA-256 as it was stored with them, hexadecimal.
+    pub body_sha256: String,
 }
 
 #[derive(FromRow)]
@@ -78,10 +92,11 @@ impl Session {
         )
     }
 
-    /// The tenants that have a chain, or entries without one.
+    /// The tenants that have a chain, entries without one, payments or keys.
     pub async fn audit_tenants(&mut self) -> Result<Vec<String>, StoreFault> {
         Ok(
-            on!(self, conn => sqlx::query_scalar("SELECT tenant FROM audit_heads UNION SELECT tenant FROM audit_entries ORDER BY tenant")
+            on!(self, conn => sqlx::query_scalar("SELECT tenant FROM audit_heads UNION SELECT tenant FROM audit_entries \
+              UNION SELECT tenant FROM payments_everywhere UNION SELECT tenant FROM signer_keys ORDER BY tenant")
             .fetch_all(conn).await)?,
         )
     }
@@ -102,13 +117,13 @@ impl Session {
     /// A page of the ids of a tenant's payments, wherever they are kept, in order.
     pub async fn payment_ids(&mut self, tenant: &str, after: &str, limit: i64) -> Result<Vec<String>, StoreFault> {
         Ok(
-            on!(self, conn => sqlx::query_scalar("SELECT payment_id FROM payments_everywhere WHERE tenant = $1 AND payment_id > $2 \
+            on!(self, conn => sqlx::query_scalar("SELECT DISTINCT payment_id FROM payments_everywhere WHERE tenant = $1 AND payment_id > $2 \
               ORDER BY payment_id LIMIT $3")
             .bind(tenant).bind(after).bind(limit).fetch_all(conn).await)?,
         )
     }
 
-    /// A page of the payments that a tenant's chain speaks of and that are kept nowhere, in order.
+    /// A page of the payments that a tenant's chain speaks of and that are kept nowhere as that tenant's, in order.
     pub async fn payments_only_audited(
         &mut self,
         tenant: &str,
@@ -117,8 +132,26 @@ impl Session {
     ) -> Result<Vec<String>, StoreFault> {
         Ok(
             on!(self, conn => sqlx::query_scalar("SELECT DISTINCT e.payment_id FROM audit_entries e WHERE e.tenant = $1 AND e.payment_id > $2 \
-              AND NOT EXISTS (SELECT 1 FROM payments_everywhere p WHERE p.payment_id = e.payment_id) ORDER BY e.payment_id LIMIT $3")
+              AND NOT EXISTS (SELECT 1 FROM payments_everywhere p WHERE p.payment_id = e.payment_id \
+                AND p.tenant = e.tenant) ORDER BY e.payment_id LIMIT $3")
             .bind(tenant).bind(after).bind(limit).fetch_all(conn).await)?,
+        )
+    }
+
+    /// A payment, whatever its tenant, as often as it is kept.
+    pub async fn kept_payments(&mut self, payment_id: &str) -> Result<Vec<Payment>, StoreFault> {
+        let rows: Vec<PaymentRow> = on!(self, conn => sqlx::query_as("SELECT * FROM payments_everywhere WHERE payment_id = $1")
+            .bind(payment_id).fetch_all(conn).await)?;
+        rows.into_iter().map(Payment::try_from).collect()
+    }
+
+    /// What was sent to the rail for a payment, wherever it is kept.
+    pub async fn sent_bodies(&mut self, payment_id: &str) -> Result<Vec<SentBody>, StoreFault> {
+        Ok(
+            on!(self, conn => sqlx::query_as("SELECT outbound_key, body, body_sha256 FROM effects WHERE payment_id = $1 AND kind = $2 \
+              UNION ALL SELECT outbound_key, body, body_sha256 FROM archived_effects WHERE payment_id = $1 AND kind = $2 \
+              ORDER BY outbound_key")
+            .bind(payment_id).bind(EffectKind::RailExecute.as_str()).fetch_all(conn).await)?,
         )
     }
 

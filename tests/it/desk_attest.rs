@@ -138,6 +138,7 @@ async fn what_the_rail_does_not_have_is_sent_under_the_new_key_and_doubted_anew(
             ledger["seen"].as_array().unwrap().iter().map(|line| line["idempotency_key"].as_str().unwrap()).collect();
         assert_eq!(keys, [format!("{id}:rail.execute:g1"), format!("{id}:rail.execute:g2")]);
         assert_eq!(ledger["executions"], 1);
+        app.whole().await;
     })
     .await;
 }
@@ -181,6 +182,7 @@ async fn two_people_who_err_pay_nothing_twice_and_call_nothing_off_that_was_paid
             assert_eq!(told.body["attention"], json!(["ATTESTATION_CONTRADICTED"]), "{}", told.body);
             assert_eq!((app.requests(&id).await, app.executions(&id).await), (1, 1));
         }
+        app.whole().await;
     })
     .await;
 }
@@ -238,6 +240,7 @@ async fn an_outcome_of_an_earlier_key_moves_nothing_of_a_later_one() {
         assert_eq!((app.requests(&id).await, app.executions(&id).await), (1, 1), "paid once, and in doubt");
         app.faults(json!({"standing": {"lookup_down": false}})).await;
         app.until("order-1", "EXECUTED").await;
+        app.whole().await;
     })
     .await;
 }

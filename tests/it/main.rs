@@ -68,6 +68,7 @@ mod store;
 mod tidy;
 mod tidy_pages;
 mod trace;
+mod unread;
 mod webhooks;
 mod wire_faults;
 mod words;

@@ -138,6 +138,7 @@ async fn what_was_paid_after_the_backup_is_found_and_never_paid_again() {
         assert_eq!((&paid["state"], &paid["outcome"]), (&json!("done"), &json!("after a restore: found")));
         assert_eq!(app.audited_events("database.restored").await, 1);
         assert_eq!(app.audited_events("database.compared").await, 1);
+        app.whole().await;
     })
     .await;
 }
@@ -164,6 +165,7 @@ async fn what_the_rail_does_not_know_goes_on_under_the_same_key() {
             app.until(order, "EXECUTED").await;
             assert_eq!(app.executions(app.payment(order).await.terms.payment_id.as_str()).await, 1);
         }
+        app.whole().await;
     })
     .await;
 }
@@ -205,6 +207,7 @@ async fn what_was_signed_and_paid_after_the_backup_is_held_for_two_people() {
             assert_eq!(app.status(order).await.status(), "EXECUTED");
             assert_eq!(app.executions(&id).await, 1);
         }
+        app.whole().await;
     })
     .await;
 }
@@ -348,6 +351,7 @@ async fn what_two_people_attested_not_to_have_been_paid_and_was_is_settled_under
         let done = "SELECT outbound_key FROM effects WHERE kind = 'rail.execute' AND state = 'done'";
         let done = app.db.raw().await.texts(done).await;
         assert!(matches!(done.as_slice(), [key] if key.ends_with(":g1")), "{done:?}");
+        app.whole().await;
     })
     .await;
 }

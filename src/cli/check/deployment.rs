@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::super::output::say;
 use super::super::serve::ConfigFile;
 use super::super::{CommandFault, ambient, failed};
 use crate::adapters::CheckpointSink;
@@ -70,7 +71,6 @@ impl Row {
 }
 
 impl Deployment {
-    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     pub(super) async fn run(self) -> Result<(), CommandFault> {
         let (config, shown) = Config::load_shown(self.file.config.as_deref())?;
         config.check()?;
@@ -87,14 +87,14 @@ impl Deployment {
                     json!({"dependency": row.dependency, "result": result, "reason": reason, "breaker": row.breaker})
                 })
                 .collect();
-            println!("{}", json!({"ok": good, "dependencies": dependencies, "config": shown}));
+            say(json!({"ok": good, "dependencies": dependencies, "config": shown}));
         } else {
-            println!("{shown}");
+            say(shown);
             for row in &rows {
                 let (result, reason) = row.told();
                 let reason = reason.map(|why| format!(": {why}")).unwrap_or_default();
                 let breaker = row.breaker.map(|word| format!(" (breaker {word})")).unwrap_or_default();
-                println!("{result:<8}{}{reason}{breaker}", row.dependency);
+                say(format_args!("{result:<8}{}{reason}{breaker}", row.dependency));
             }
         }
         if good { Ok(()) } else { Err(failed("not every dependency answers")) }

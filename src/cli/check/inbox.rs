@@ -15,6 +15,7 @@ use tokio::task::AbortHandle;
 
 use super::acts::{self, PAYMENTS, Play};
 use super::report::{Verdict, Why, failed};
+use crate::cli::output::warn;
 
 const CALLBACK: &str = "The callback";
 /// The path that callbacks are taken at.
@@ -137,7 +138,6 @@ pub(super) async fn callback(play: &mut Play<'_>, inbox: Option<&Inbox>) {
 }
 
 /// Registers a payment, asks for a decision, and waits for the first callback; its reference.
-#[expect(clippy::print_stderr, reason = "a person has to be asked beside what is printed")]
 async fn first(play: &Play<'_>, inbox: &Inbox, id: &mut String) -> Result<String, Why> {
     let (wire, paper) = (play.wire, play.paper);
     let reference = paper.reference();
@@ -146,7 +146,7 @@ async fn first(play: &Play<'_>, inbox: &Inbox, id: &mut String) -> Result<String
     taken.text("id").clone_into(id);
     let link = wire.get(&format!("{PAYMENTS}/{id}/sign-link")).await?;
     link.is(200)?;
-    eprintln!("decide within {} s, either way: {}", inbox.wait.as_secs(), link.text("url"));
+    warn(format_args!("decide within {} s, either way: {}", inbox.wait.as_secs(), link.text("url")));
     let deliveries = inbox.deliveries(&reference, 1, inbox.wait).await;
     let delivery = deliveries.first().ok_or_else(|| failed("none came in time"))?;
     inbox.check(delivery)?;

@@ -1,5 +1,6 @@
 //! What was checked and how it went, a line each, for people and for programs.
 
+use crate::cli::output::say;
 use serde_json::{Value, json};
 
 /// Why a check did not hold.
@@ -51,15 +52,14 @@ impl Report {
         self.put(Line { check, section, mandatory: false, verdict })
     }
 
-    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     fn put(&mut self, line: Line) -> bool {
         let Line { check, section, mandatory, .. } = line;
         if self.aloud {
             match &line.verdict {
-                Ok(()) => println!("ok       {check}"),
-                Err(Why::Skipped(why)) => println!("skipped  {check}: {why}  [{section}]"),
-                Err(Why::Failed(why)) if mandatory => println!("failed   {check}: {why}  [{section}]"),
-                Err(Why::Failed(why)) => println!("advised  {check}: {why}  [{section}]"),
+                Ok(()) => say(format_args!("ok       {check}")),
+                Err(Why::Skipped(why)) => say(format_args!("skipped  {check}: {why}  [{section}]")),
+                Err(Why::Failed(why)) if mandatory => say(format_args!("failed   {check}: {why}  [{section}]")),
+                Err(Why::Failed(why)) => say(format_args!("advised  {check}: {why}  [{section}]")),
             }
         }
         let held = line.verdict.is_ok();

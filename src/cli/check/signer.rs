@@ -11,6 +11,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 
+use super::super::output::say;
 use super::super::{CommandFault, ambient, failed, secret, web_address};
 use super::acts::{self, Play};
 use super::inbox::{self, Inbox};
@@ -57,7 +58,6 @@ pub(super) struct CheckSigner {
 const NOWHERE: &str = "https://countersign-check.invalid/callbacks/signer";
 
 impl CheckSigner {
-    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     pub(super) async fn run(self) -> Result<(), CommandFault> {
         let unusable = |why: String| CommandFault::Unusable(why);
         base_url(&self.url).map_err(|why| unusable(format!("URL: {why}")))?;
@@ -78,18 +78,15 @@ impl CheckSigner {
         let latency = play(&mut Play { wire: &wire, paper: &paper, report: &mut report }, inbox.as_ref()).await;
         let (held, all) = report.count();
         if self.json {
-            println!(
-                "{}",
-                json!({"ok": report.held(), "service": self.url, "checks": report.json(), "latency": latency})
-            );
+            say(json!({"ok": report.held(), "service": self.url, "checks": report.json(), "latency": latency}));
         } else {
             let of = |name: &str| latency.get(name).cloned().unwrap_or_default();
-            println!(
+            say(format_args!(
                 "\n{held} of {all} checks held. {} requests, median {} ms, slowest {} ms.",
                 of("requests"),
                 of("median_ms"),
                 of("slowest_ms")
-            );
+            ));
         }
         if report.held() { Ok(()) } else { Err(failed("the service does not keep the whole contract")) }
     }

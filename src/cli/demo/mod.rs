@@ -9,6 +9,7 @@ mod visit;
 
 use clap::Args;
 
+use super::output::say;
 use super::{CommandFault, failed};
 use stage::Stage;
 use story::Story;
@@ -30,7 +31,6 @@ pub(super) struct Demo {
 }
 
 impl Demo {
-    #[expect(clippy::print_stdout, reason = "what it prints is its purpose")]
     pub(super) async fn run(self) -> Result<(), CommandFault> {
         self.visit.check()?;
         let mut story = Story::new(!self.json);
@@ -42,7 +42,7 @@ impl Demo {
             story.broke_off(&fault.to_string());
         }
         if self.json {
-            println!("{}", story.json());
+            say(story.json());
         }
         if story.held() { Ok(()) } else { Err(failed("the demo did not see every promise hold")) }
     }

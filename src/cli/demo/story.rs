@@ -1,5 +1,6 @@
 //! The account of a demo: what was done, what was expected, what was seen.
 
+use crate::cli::output::say;
 use serde_json::{Value, json};
 
 /// One promise that was looked at.
@@ -26,10 +27,9 @@ impl Story {
         Self { told, act: String::new(), scenes: Vec::new(), broke: None }
     }
 
-    #[expect(clippy::print_stdout, reason = "an account for a person to read")]
     fn say(&self, line: &str) {
         if self.told {
-            println!("{line}");
+            say(line);
         }
     }
 

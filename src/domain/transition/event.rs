@@ -200,6 +200,15 @@ pub enum Event {
 }
 
 impl Event {
+    /// The transfer that it tells of; empty for none.
+    pub fn transfer_id(&self) -> &str {
+        if let Self::RailConfirmed { transfer_id, .. } | Self::LookedUp(Finding::Found { transfer_id }) = self {
+            transfer_id
+        } else {
+            ""
+        }
+    }
+
     /// Whether it tells what happened outside, and so is stored even while a restored database is compared.
     pub const fn is_outcome(&self) -> bool {
         match self {

@@ -78,7 +78,7 @@ fn doubt(case: &Case<'_>, intended: &AuditFacts, decision: &StoredDecision) -> O
         return Some("a signature that does not verify");
     }
     let when = |text: &str| Timestamp::parse_rfc3339(text).map(Timestamp::micros);
-    let revoked = case.known.keys.get(&name).and_then(|history| when(&history.revoked_at));
+    let revoked = case.known.keys.get(&name).and_then(|history| when(&history.revoked.as_ref()?.at));
     let begun = when(&intended.ts).unwrap_or(i64::MAX).saturating_sub(UNDER_WAY_MICROS);
     revoked.is_some_and(|revoked| revoked < begun).then_some("a key that had been revoked")
 }

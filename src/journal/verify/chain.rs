@@ -1,11 +1,9 @@
 //! Whether a tenant's chain is unbroken from its first entry to its head.
 
-use super::{AuditReport, Break, BreakKind, KeyHistory, Keys, Progress};
-use crate::proof::{AuditFacts, Flaw, FlawKind, Walk, shown};
+use super::keys::Keys;
+use super::{AuditReport, Break, BreakKind, PAGE, Progress};
+use crate::proof::{Flaw, FlawKind, Walk, shown};
 use crate::store::{AuditHead, Session, StoreFault};
-
-/// Entries read at once.
-const PAGE: i64 = 1_000;
 
 /// Walks the chain; what it tells of keys.
 ///
@@ -19,7 +17,7 @@ pub(super) async fn check(
     let tenant = report.tenant.clone();
     let before = session.audit_head(&tenant).await?;
     let mut walk = Walk::new(&tenant);
-    let mut keys = Keys::new();
+    let mut keys = Keys::default();
     loop {
         let page = session.audit_lines(&tenant, walk.seq(), PAGE).await?;
         if page.is_empty() {
@@ -31,7 +29,7 @@ pub(super) async fn check(
                 report.push(broken(flaw, &line.payment_id));
             }
             if let Some(facts) = &facts {
-                remember(&mut keys, facts);
+                keys.remember(facts);
             }
             if let Some(head) = before.as_ref().filter(|head| head.seq == line.seq && head.chain != line.chain) {
                 report.push(head_disagrees(head, &line.payment_id, &line.chain));
@@ -42,6 +40,7 @@ pub(super) async fn check(
     }
     walk.chain().clone_into(&mut report.head);
     let last = walk.seq();
+    keys.seen = last;
     let after = session.audit_head(&tenant).await?;
     match (&before, &after) {
         (Some(head), _) if head.seq > last => report.push(Break {
@@ -91,23 +90,4 @@ fn broken(flaw: Flaw, payment_id: &str) -> Break {
     // Of what is missing, the entry that was found speaks for nobody.
     let payment_id = if kind == BreakKind::EntryMissing { "" } else { payment_id };
     Break { kind, seq: Some(flaw.seq), payment_id: payment_id.to_owned(), expected: flaw.expected, found: flaw.found }
-}
-
-fn remember(keys: &mut Keys, facts: &AuditFacts) {
-    match facts.event.as_str() {
-        "signer_key.enrolled" => {
-            let history = KeyHistory {
-                digest: facts.digest_of_details.clone(),
-                enrolled_seq: facts.seq.parse().unwrap_or(i64::MAX),
-                revoked_at: String::new(),
-            };
-            keys.entry(facts.reason.clone()).or_insert(history);
-        }
-        "signer_key.revoked" => {
-            if let Some(history) = keys.get_mut(&facts.reason) {
-                facts.ts.clone_into(&mut history.revoked_at);
-            }
-        }
-        _ => {}
-    }
 }

@@ -2,15 +2,16 @@
 //!
 //! Three questions, each with an answer of its own: is the chain unbroken (`chain`); is it the one that
 //! was signed (`signed`); does it tell all of what the payments, decisions and keys say (`payments`,
-//! `approvals`). *Invariant*: nothing is written, and no more is held in memory than a page of entries,
+//! `approvals`, `holds`, `sent`, `keys`). *Invariant*: nothing is written, and no more is held in memory than a page of entries,
 //! a payment's history, the tenant's keys, and [`MOST_BREAKS`] breaks.
 
 mod approvals;
 mod chain;
+mod holds;
+mod keys;
 mod payments;
+mod sent;
 mod signed;
-
-use std::collections::BTreeMap;
 
 use serde::Serialize;
 
@@ -20,6 +21,11 @@ use crate::store::{Session, Store, StoreFault};
 
 /// Breaks that are told of one by one; more are counted.
 pub const MOST_BREAKS: usize = 1_000;
+
+/// Entries read at once.
+const PAGE: i64 = 1_000;
+/// How often what changes while it is looked at is looked at again.
+const LOOKS: usize = 5;
 
 /// What is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -57,14 +63,26 @@ pub enum BreakKind {
     CheckpointsMissing,
     /// A payment can't be read.
     PaymentUnreadable,
-    /// A payment of the chain is not stored.
+    /// A payment of the chain is not stored, or is stored as another tenant's.
     PaymentMissing,
+    /// A payment is stored in the hot tables and in the archive.
+    PaymentTwice,
     /// The versions that were audited are not those there are.
     VersionsIncomplete,
     /// The payment is in another state than the chain says.
     StatusDisagrees,
     /// The payment's terms are not those of its document, or the document not the audited one.
     TermsDisagree,
+    /// A row says otherwise than the chain whether it is held, which transfer it is, or which attempt group.
+    RowDisagrees,
+    /// A held payment was moved, or held again, and nobody had let it go.
+    HoldBroken,
+    /// What was sent to the rail is not what was audited.
+    SentDisagrees,
+    /// What the chain says was sent to the rail is not stored.
+    SentMissing,
+    /// What is stored as sent to the rail is not in the chain.
+    SentUnaudited,
     /// A decision is not in the chain.
     DecisionUnaudited,
     /// A decision of the chain is not stored.
@@ -75,6 +93,10 @@ pub enum BreakKind {
     ExecutionUnapproved,
     /// A pinned key is not the one that was enrolled.
     KeyUnaudited,
+    /// A key of the chain is not stored.
+    KeyMissing,
+    /// A key is revoked, or not, otherwise than the chain says.
+    KeyRevocationDisagrees,
 }
 
 /// One thing that is wrong, and where.
@@ -152,19 +174,6 @@ impl AuditReport {
     }
 }
 
-/// A key as the chain tells of it.
-#[derive(Debug, Clone, Default)]
-struct KeyHistory {
-    /// SHA-256 of the public key, as enrolled.
-    digest: String,
-    enrolled_seq: i64,
-    /// When it was revoked, as the chain says; empty when it was not.
-    revoked_at: String,
-}
-
-/// What the chain tells of a tenant's keys, by signer and key id.
-type Keys = BTreeMap<String, KeyHistory>;
-
 /// How far it has come: a word for what, and how many.
 pub type Progress<'a> = dyn FnMut(&'static str, u64) + Send + 'a;
 
@@ -180,11 +189,12 @@ pub async fn verify_audit(
 ) -> Result<AuditReport, VerifyFault> {
     let mut report = AuditReport { tenant: tenant.to_owned(), ..AuditReport::default() };
     let mut session = store.read().await?;
-    let keys = chain::check(&mut session, &mut report, progress).await?;
+    let mut keys = chain::check(&mut session, &mut report, progress).await?;
     if let Some(source) = checkpoints {
         signed::check(&mut session, source, &mut report, progress).await?;
     }
-    payments::check(&mut session, &keys, &mut report, progress).await?;
+    let pinned = keys::check(&mut session, &mut keys, &mut report).await?;
+    payments::check(&mut session, &keys, pinned, &mut report, progress).await?;
     Ok(report)
 }
 

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use super::super::create::document;
 use super::approvals::approvals;
-use super::{AuditReport, Break, BreakKind, Keys, Progress};
+use super::holds::holds;
+use super::keys::Keys;
+use super::sent::{outcome, sent};
+use super::{AuditReport, Break, BreakKind, LOOKS, Progress};
 use crate::domain::Payment;
 use crate::proof::{AuditFacts, PaymentDocument, PublicKey, from_b64url, payment_digest, sha256_hex};
-use crate::store::{AttestedPayment, RoundDecision, Session, StoreFault};
+use crate::store::{AttestedPayment, RoundDecision, SentBody, Session, StoreFault};
 
 /// Payments read at once.
 const PAGE: i64 = 200;
-/// How often a payment that changes while it is looked at is looked at again.
-const LOOKS: usize = 5;
 
 /// A tenant and its keys.
 pub(super) struct Known<'a> {
@@ -29,10 +30,16 @@ pub(super) struct Case<'a> {
     pub(super) history: &'a [AuditFacts],
     pub(super) decisions: &'a [RoundDecision],
     pub(super) words: &'a [AttestedPayment],
+    pub(super) sent: &'a [SentBody],
     pub(super) known: &'a Known<'a>,
 }
 
-impl Case<'_> {
+impl<'a> Case<'a> {
+    /// The entries that changed it, in order.
+    pub(super) fn changes(&self) -> impl DoubleEndedIterator<Item = &'a AuditFacts> + use<'a> {
+        self.history.iter().filter(|facts| !facts.version.is_empty())
+    }
+
     /// A break of this payment, at an entry if one is meant.
     pub(super) fn broken(
         &self,
@@ -64,25 +71,11 @@ fn broken(
 pub(super) async fn check(
     session: &mut Session,
     keys: &Keys,
+    pinned: BTreeMap<String, String>,
     report: &mut AuditReport,
     progress: &mut Progress<'_>,
 ) -> Result<(), StoreFault> {
     let tenant = report.tenant.clone();
-    let mut pinned = BTreeMap::new();
-    for key in session.keys_of_tenant(&tenant).await? {
-        let name = format!("{} {}", key.signer_id, key.key_id);
-        let enrolled = keys.get(&name);
-        if enrolled.is_none_or(|history| history.digest != sha256_hex(&key.public_key)) {
-            report.push(Break {
-                kind: BreakKind::KeyUnaudited,
-                seq: enrolled.map(|history| history.enrolled_seq),
-                payment_id: String::new(),
-                expected: format!("the public key that was enrolled as {name}"),
-                found: enrolled.map_or("none was", |_| "another public key").to_owned(),
-            });
-        }
-        pinned.insert(name, key.public_key);
-    }
     let known = Known { tenant: &tenant, keys, pinned };
     for stored in [true, false] {
         let mut after = String::new();
@@ -121,7 +114,7 @@ async fn look(session: &mut Session, known: &Known<'_>, id: &str) -> Result<Vec<
 }
 
 async fn look_once(session: &mut Session, known: &Known<'_>, id: &str) -> Result<Vec<Break>, StoreFault> {
-    let payment = match session.payment_for_work(id).await {
+    let kept = match session.kept_payments(id).await {
         Err(StoreFault::Corrupt(why)) => {
             return Ok(vec![broken(id, BreakKind::PaymentUnreadable, None, "a payment", why)]);
         }
@@ -129,19 +122,29 @@ async fn look_once(session: &mut Session, known: &Known<'_>, id: &str) -> Result
     };
     let lines = session.audit_of(known.tenant, id).await?;
     let history: Vec<AuditFacts> = lines.iter().filter_map(|line| serde_json::from_str(&line.canonical).ok()).collect();
-    let Some(payment) = &payment else {
+    if kept.len() > 1 {
+        let found = "it is in the hot tables and in the archive";
+        return Ok(vec![broken(id, BreakKind::PaymentTwice, None, "a payment in one place", found)]);
+    }
+    let Some(payment) = kept.first().filter(|payment| payment.terms.tenant.as_str() == known.tenant) else {
         // Nothing is ever deleted: what is over is in the archive.
         let last = history.iter().rfind(|facts| !facts.version.is_empty());
-        let expected = format!("a payment in {:?}", last.map_or("", |facts| facts.to.as_str()));
-        return Ok(vec![broken(id, BreakKind::PaymentMissing, last, expected, "it is not stored")]);
+        let expected = format!("a payment of {} in {:?}", known.tenant, last.map_or("", |facts| facts.to.as_str()));
+        let found = kept.first().map(|payment| format!("it is stored as one of {}", payment.terms.tenant));
+        let found = found.unwrap_or_else(|| "it is not stored".to_owned());
+        return Ok(vec![broken(id, BreakKind::PaymentMissing, last, expected, found)]);
     };
     let decisions = session.all_decisions(id).await?;
     let words = session.attested_payment(id).await?;
-    let case = Case { payment, history: &history, decisions: &decisions, words: &words, known };
+    let sent_bodies = session.sent_bodies(id).await?;
+    let case = Case { payment, history: &history, decisions: &decisions, words: &words, sent: &sent_bodies, known };
     let mut breaks = versions(&case);
     breaks.extend(terms(&case));
     breaks.extend(decided(&case));
     breaks.extend(approvals(&case));
+    breaks.extend(holds(&case));
+    breaks.extend(sent(&case));
+    breaks.extend(outcome(&case));
     Ok(breaks)
 }
 

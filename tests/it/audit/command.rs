@@ -330,14 +330,13 @@ async fn check_says_whether_checkpoints_are_made() {
 }
 
 /// Runs the independent verifier; `None`, said once, where there is no Python to run it.
-async fn stranger(arguments: &[&str]) -> Option<(i32, String)> {
+async fn stranger(arguments: &[&str]) -> Option<(i32, String, String)> {
     let mut command = Command::new("python3");
     command.arg(VERIFIER).args(arguments).stdin(Stdio::null()).kill_on_drop(true);
     match tokio::time::timeout(Duration::from_secs(30), command.output()).await.unwrap() {
         Ok(output) => {
-            let err = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(err, "");
-            Some((output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap()))
+            let text = |bytes| String::from_utf8(bytes).unwrap();
+            Some((output.status.code().unwrap(), text(output.stdout), text(output.stderr)))
         }
         Err(err) => {
             assert!(std::env::var_os("CI").is_none(), "python3 is needed here: {err}");
@@ -402,10 +401,35 @@ async fn another_program_comes_to_the_same_verdict_on_an_export() {
         for (text, file, key, verdict) in rows {
             folder.write("audit.jsonl", &text);
             folder.write("sink/default.checkpoints", &file);
-            let Some((code, out)) = stranger(&[&chain, &notes, &key]).await else { return };
-            assert!(out.contains(&verdict), "{verdict}: {out}");
+            let Some((code, out, err)) = stranger(&[&chain, &notes, &key]).await else { return };
+            assert!(out.contains(&verdict) && err.is_empty(), "{verdict}: {out}{err}");
             assert_eq!(code, i32::from(!verdict.starts_with("whole")), "{out}");
         }
+        // What is no export or no checkpoint at all is said in words; nothing is read as if its line ends were ours.
+        let converted = |text: &str| text.replace('\n', "\r\n").into_bytes();
+        let (text, good, garbage) = (text.into_bytes(), good.into_bytes(), b"\xff\0 garbage\n".repeat(20));
+        for (chain_file, file, key, verdict, lines) in [
+            (
+                converted(std::str::from_utf8(&text).unwrap()),
+                good.clone(),
+                &key,
+                "entry 1: not a line of an export",
+                None,
+            ),
+            (text.clone(), converted(std::str::from_utf8(&good).unwrap()), &key, "is not signed by this key", Some(2)),
+            (text.clone(), garbage.clone(), &key, "a part of the file is no checkpoint", Some(1)),
+            (b"[]\n5\n{\"entry\":5}\n".to_vec(), Vec::new(), &key, "entry 3: not a line of an export", Some(3)),
+            (text, good, &"pay.example+no+key".to_owned(), "the public key is not one", Some(1)),
+        ] {
+            std::fs::write(&chain, chain_file).unwrap();
+            std::fs::write(&notes, file).unwrap();
+            let Some((code, out, err)) = stranger(&[&chain, &notes, key]).await else { return };
+            assert!(code == 1 && err.is_empty() && out.contains(verdict), "{verdict}: {code} {out}{err}");
+            assert!(lines.is_none_or(|lines| out.lines().count() == lines), "{verdict}: {out}");
+        }
+        std::fs::remove_file(&notes).unwrap();
+        let Some((code, out, err)) = stranger(&[&chain, &notes, &key]).await else { return };
+        assert!(code == 2 && out.is_empty() && err.lines().count() == 1 && err.contains(&notes), "{out}{err}");
     })
     .await;
 }

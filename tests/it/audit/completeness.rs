@@ -1,11 +1,13 @@
 //! A history that is complete is found whole: at work, after a second round, and whatever became of keys.
 
 use countersign::journal::verify::BreakKind;
+use countersign::proof::{SigningKey, sha256_hex};
 use serde_json::json;
 
 use super::story::each;
 use super::story::verified;
 use crate::harness::app::{App, each_with, two_must_approve};
+use crate::harness::people::enrolment;
 
 #[tokio::test]
 async fn a_desk_at_work_is_whole_at_every_moment() {
@@ -17,6 +19,16 @@ async fn a_desk_at_work_is_whole_at_every_moment() {
             app.sign_as("finance-2", order).await;
             app.settle().await;
         }));
+        // Keys come and go meanwhile.
+        let keys = async {
+            for seed in 100..130 {
+                let key = SigningKey::from_seed(&[seed; 32]);
+                assert!(enrolment("board-1", &key).pin(app.db.store(), &key.public()).await.unwrap());
+                tokio::task::yield_now().await;
+                enrolment("board-1", &key).revoke(app.db.store()).await.unwrap();
+            }
+        };
+        let work = futures::future::join(work, keys);
         let mut looks = 0_u32;
         let look = async {
             loop {
@@ -107,6 +119,27 @@ async fn two_people_who_say_that_it_was_not_paid_leave_a_whole_history() {
         }
         let report = verified(app, None).await;
         assert_eq!((report.breaks, report.payments), (vec![], 1));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_transfer_that_a_look_up_found_is_audited_as_one_that_the_rail_answered() {
+    each(async |app: &mut App| {
+        for (order, fault, event) in
+            [("order-1", "", "rail.execute.done"), ("order-2", "drop_reply", "rail.execute.looked_up")]
+        {
+            let id = app.signed(order).await;
+            if !fault.is_empty() {
+                app.next_fault(fault).await;
+            }
+            app.until(order, "EXECUTED").await;
+            let transfer = sha256_hex(&app.payment(order).await.execution.transfer_id);
+            let audit = app.audit().await;
+            let told = audit.iter().find(|facts| facts.payment_id == id && facts.to == "EXECUTED").unwrap();
+            assert_eq!((told.event.as_str(), &told.digest_of_details), (event, &transfer));
+        }
+        assert_eq!(verified(app, None).await.breaks, []);
     })
     .await;
 }

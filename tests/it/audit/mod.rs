@@ -4,6 +4,7 @@ mod bench;
 mod checkpoints;
 mod command;
 mod completeness;
+mod hands;
 mod note;
 mod story;
 mod tampering;

@@ -1,14 +1,14 @@
 //! A desk with a history worth tampering with, its checkpoints, and the question whether it is whole.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use countersign::ambient::SystemEntropy;
 use countersign::app::{self, Ambient};
 use countersign::config::Config;
 use countersign::domain::Timestamp;
-use countersign::journal::Checkpoints;
 use countersign::journal::verify::{AuditReport, CheckpointSource, verify_audit};
+use countersign::journal::{Checkpoints, Place};
 use countersign::proof::{AuditFacts, NoteSigner};
 use serde_json::json;
 
@@ -17,8 +17,12 @@ use crate::harness::folder::Folder;
 
 /// Runs a test on each engine; what is slow on a busy machine is waited for.
 pub(super) async fn each(body: impl AsyncFn(&mut App)) {
-    each_with(Wishes::default().patient(), body).await;
+    let wishes = Wishes::default().config(|config| config.retention.finished_after_s = KEPT.as_secs());
+    each_with(wishes.patient(), body).await;
 }
+
+/// How long what has ended stays in the hot tables.
+const KEPT: Duration = Duration::from_hours(48);
 
 /// The key that signs the checkpoints of a test.
 pub(super) fn signer() -> NoteSigner {
@@ -53,6 +57,8 @@ pub(super) async fn verified(app: &App, source: Option<&CheckpointSource>) -> Au
 
 /// What happened at a desk.
 pub(super) struct Story {
+    /// Executed, and in the archive.
+    pub(super) old: String,
     /// Executed, with a decision too many.
     pub(super) paid: String,
     /// Awaits its signer.
@@ -72,6 +78,11 @@ impl Story {
     pub(super) async fn tell(app: &App, folder: &Folder) -> Self {
         let config = configured(app, folder);
         let checkpoints = checkpoints(app, &config).await;
+        let old = app.signed("old").await;
+        app.settle().await;
+        app.pass(KEPT + Duration::from_secs(1)).await;
+        assert_eq!(app.journal.retire(&Place::default()).await.unwrap().payments, 1);
+        app.revoke_key("board-2").await;
         let paid = app.signed("paid").await;
         app.sign_as("finance-2", "paid").await;
         app.settle().await;
@@ -97,13 +108,25 @@ impl Story {
         let &[first, second] = sizes.as_slice() else { panic!("two checkpoints: {notes}") };
         app.create("later").await;
         app.cancel("later").await;
-        Self { paid, open, rejected, by_hand, signed: [first, second], facts: app.audit().await }
+        Self { old, paid, open, rejected, by_hand, signed: [first, second], facts: app.audit().await }
     }
 
     /// The position of a payment's first entry of this event.
     pub(super) fn seq(&self, payment: &str, event: &str) -> i64 {
         let found = self.facts.iter().find(|facts| facts.payment_id == payment && facts.event == event);
         found.unwrap_or_else(|| panic!("{event} of {payment}")).seq.parse().unwrap()
+    }
+
+    /// The position of a payment's last change.
+    pub(super) fn last(&self, payment: &str) -> i64 {
+        let of = |facts: &&AuditFacts| facts.payment_id == payment && !facts.version.is_empty();
+        self.facts.iter().rfind(of).unwrap().seq.parse().unwrap()
+    }
+
+    /// The position of the entry of this event about a person's key.
+    pub(super) fn of_key(&self, person: &str, event: &str) -> i64 {
+        let of = |facts: &&AuditFacts| facts.event == event && facts.reason.starts_with(&format!("{person} "));
+        self.facts.iter().find(of).unwrap().seq.parse().unwrap()
     }
 
     /// The payment that an entry is about.

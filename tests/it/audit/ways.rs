@@ -115,9 +115,34 @@ pub(super) fn with_the_chain(story: &Story) -> Vec<Way> {
     ]
 }
 
+/// Every table that speaks of a payment, but the audit.
+const OF_A_PAYMENT: [&str; 11] = [
+    "payments",
+    "decisions",
+    "challenges",
+    "effects",
+    "idempotency",
+    "taken_orders",
+    "attestations",
+    "archived_payments",
+    "archived_decisions",
+    "archived_challenges",
+    "archived_effects",
+];
+
+/// A payment deleted with all that speaks of it.
+fn erase(story: &Story, what: &'static str, payment: &str) -> Way {
+    let deletes = OF_A_PAYMENT.map(|table| format!("DELETE FROM {table} WHERE payment_id = '{payment}'"));
+    way(what, deletes.join("; "), [(K::PaymentMissing, story.last(payment), payment)])
+}
+
 /// With payments.
 pub(super) fn with_payments(story: &Story) -> Vec<Way> {
-    let (paid, open) = (story.paid.as_str(), story.open.as_str());
+    let (old, paid, open) = (story.old.as_str(), story.paid.as_str(), story.open.as_str());
+    let by_hand = story.by_hand.as_str();
+    let done = story.seq(paid, "rail.execute.done");
+    let attested = story.seq(by_hand, "attest_executed.second");
+    let archived = |what: &str| format!("UPDATE archived_payments SET {what} WHERE payment_id = '{old}'");
     let created = story.seq(paid, "payment.created");
     let notified = story.seq(open, "signer.notify.done");
     let set = |what: &str, payment: &str| format!("UPDATE payments SET {what} WHERE payment_id = '{payment}'");
@@ -134,7 +159,62 @@ pub(super) fn with_payments(story: &Story) -> Vec<Way> {
             format!("DELETE FROM payments WHERE payment_id = '{open}'"),
             [(K::PaymentMissing, notified, open)],
         ),
+        way("of another tenant", set("tenant = 'other'", open), [(K::PaymentMissing, notified, open)]),
+        way(
+            "of another tenant, in the archive",
+            archived("tenant = 'other'"),
+            [(K::PaymentMissing, story.last(old), old)],
+        ),
+        way(
+            "another amount in the archive",
+            archived("amount_minor = 1"),
+            [(K::TermsDisagree, story.seq(old, "payment.created"), old)],
+        ),
+        erase(story, "a paid payment that never was", paid),
+        erase(story, "one paid by hand that never was", by_hand),
+        erase(story, "a rejected one that never was", &story.rejected),
+        erase(story, "an archived one that never was", old),
+        way(
+            "here and in the archive",
+            format!("INSERT INTO archived_payments SELECT * FROM payments_everywhere WHERE payment_id = '{paid}'"),
+            [(K::PaymentTwice, 0, paid)],
+        ),
+        way("held by nobody", set("held_at = 1", open), [(K::RowDisagrees, notified, open)]),
+        way("another transfer", set("transfer_id = 'other'", paid), [(K::RowDisagrees, done, paid)]),
+        way(
+            "another transfer in the archive",
+            archived("transfer_id = 'other'"),
+            [(K::RowDisagrees, story.seq(old, "rail.execute.done"), old)],
+        ),
+        way("another reference", set("transfer_id = 'bank-2'", by_hand), [(K::RowDisagrees, attested, by_hand)]),
+        way("a transfer of what is open", set("transfer_id = 'x'", open), [(K::RowDisagrees, notified, open)]),
+        way("another attempt group", set("attempt_group = 2", open), [(K::RowDisagrees, notified, open)]),
     ]
+}
+
+/// With what was sent to the rail.
+pub(super) fn with_what_was_sent(story: &Story) -> Vec<Way> {
+    let mut ways = Vec::new();
+    for (payment, table) in [(story.paid.as_str(), "effects"), (story.old.as_str(), "archived_effects")] {
+        let intended = story.seq(payment, "rail.execute.intended");
+        let theirs = format!("payment_id = '{payment}' AND kind = 'rail.execute'");
+        let set = |what: &str| format!("UPDATE {table} SET {what} WHERE {theirs}");
+        ways.extend([
+            way("another body", set("body = body || ' '"), [(K::SentDisagrees, intended, payment)]),
+            way(
+                "another body's digest",
+                set("body_sha256 = REPLACE(body_sha256, SUBSTR(body_sha256, 1, 8), 'aaaaaaaa')"),
+                [(K::SentDisagrees, intended, payment)],
+            ),
+            way("no body", format!("DELETE FROM {table} WHERE {theirs}"), [(K::SentMissing, intended, payment)]),
+            way(
+                "under another key",
+                set("outbound_key = outbound_key || '0'"),
+                [(K::SentMissing, intended, payment), (K::SentUnaudited, 0, payment)],
+            ),
+        ]);
+    }
+    ways
 }
 
 /// With decisions, keys and people's words.
@@ -143,8 +223,8 @@ pub(super) fn with_approvals(story: &Story) -> Vec<Way> {
     let approved = story.seq(paid, "decision.approve");
     let intended = story.seq(paid, "rail.execute.intended");
     let attested = story.seq(by_hand, "attest_executed.second");
-    let enrolled = story.facts.iter().position(|facts| facts.reason.starts_with("finance-1 ")).unwrap();
-    let enrolled = i64::try_from(enrolled).unwrap() + 1;
+    let enrolled = story.of_key("finance-1", "signer_key.enrolled");
+    let old = story.old.as_str();
     let theirs = format!("payment_id = '{paid}' AND signer_id = 'finance-1'");
     let void = [(K::DecisionInvalid, approved, paid), (K::ExecutionUnapproved, intended, paid)];
     vec![
@@ -152,6 +232,14 @@ pub(super) fn with_approvals(story: &Story) -> Vec<Way> {
             "a deleted decision",
             format!("DELETE FROM decisions WHERE {theirs}"),
             [(K::DecisionMissing, approved, paid), (K::ExecutionUnapproved, intended, paid)],
+        ),
+        way(
+            "a deleted decision in the archive",
+            format!("DELETE FROM archived_decisions WHERE payment_id = '{old}'"),
+            [
+                (K::DecisionMissing, story.seq(old, "decision.approve"), old),
+                (K::ExecutionUnapproved, story.seq(old, "rail.execute.intended"), old),
+            ],
         ),
         way(
             "a decision nobody gave",
@@ -187,5 +275,30 @@ pub(super) fn with_approvals(story: &Story) -> Vec<Way> {
             format!("DELETE FROM attestations WHERE payment_id = '{by_hand}' AND person = 'operator-1'"),
             [(K::ExecutionUnapproved, attested, by_hand)],
         ),
+    ]
+}
+
+/// With keys and their revocations.
+pub(super) fn with_keys(story: &Story) -> Vec<Way> {
+    let revoked = story.of_key("board-2", "signer_key.revoked");
+    let enrolled = |person: &str| story.of_key(person, "signer_key.enrolled");
+    let set = |what: &str, person: &str| format!("UPDATE signer_keys SET {what} WHERE signer_id = '{person}'");
+    let gone = |person: &str| format!("DELETE FROM signer_keys WHERE signer_id = '{person}'");
+    vec![
+        way("a revocation undone", set("revoked_at = NULL", "board-2"), [(K::KeyRevocationDisagrees, revoked, "")]),
+        way(
+            "a revocation at another time",
+            set("revoked_at = revoked_at + 3600000000", "board-2"),
+            [(K::KeyRevocationDisagrees, revoked, "")],
+        ),
+        way(
+            "a revocation nobody made",
+            set("revoked_at = enrolled_at", "board-1"),
+            [(K::KeyRevocationDisagrees, enrolled("board-1"), "")],
+        ),
+        way("a deleted key", gone("board-1"), [(K::KeyMissing, enrolled("board-1"), "")]),
+        way("a deleted revoked key", gone("board-2"), [(K::KeyMissing, enrolled("board-2"), "")]),
+        way("a key under another name", set("key_id = 'other'", "board-1"), [(K::KeyUnaudited, 0, "")]),
+        way("a key of another tenant", set("tenant = 'other'", "board-1"), [(K::KeyMissing, enrolled("board-1"), "")]),
     ]
 }
