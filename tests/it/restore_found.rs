@@ -105,12 +105,14 @@ async fn a_database_swapped_within_seconds_is_found_by_the_intent_that_it_has_fo
     .await;
 }
 
+/// In microseconds.
+const HOUR: i64 = 3_600_000_000;
+
 #[tokio::test]
 async fn a_clock_that_was_ahead_when_it_was_marked_keeps_no_desk_waiting() {
     each_with(patient(), async |app: &mut App| {
         app.did.rewind = true;
         app.signed("signed").await;
-        const HOUR: i64 = 3_600_000_000;
         app.clock.advance(HOUR);
         app.journal.mark_restored("told").await.unwrap();
         app.clock.advance(-HOUR);
