@@ -70,3 +70,11 @@ bench-journal payments="2000":
 # Three gateways and two workers on one PostgreSQL while everything that can die does; prints the counts
 chaos minutes="3":
     COUNTERSIGN_CHAOS={{ minutes }} cargo test --test it -- chaos::whatever --nocapture
+
+# Takes each guard away in turn and sees its test fail; hours; writes docs/teeth.md. Words choose guards by name
+teeth *words:
+    tests/teeth/run {{ words }}
+
+# cargo-mutants on a part of domain or journal, whole or a shard such as 3/40; --sum says what came of it
+mutants part="" shard="":
+    tests/teeth/mutants {{ part }} {{ shard }}

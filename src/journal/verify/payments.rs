@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::super::create::document;
+use super::super::create::says_its_terms;
 use super::approvals::approvals;
 use super::{AuditReport, Break, BreakKind, Keys, Progress};
 use crate::domain::{Payment, Status};
-use crate::proof::{AuditFacts, PaymentDocument, PublicKey, from_b64url, payment_digest, sha256_hex};
+use crate::proof::{AuditFacts, PublicKey, from_b64url, payment_digest, sha256_hex};
 use crate::store::{AttestedPayment, RoundDecision, Session, StoreFault};
 
 /// Payments read at once.
@@ -195,9 +195,7 @@ fn terms(case: &Case<'_>) -> Vec<Break> {
     let named = |event: &str| case.history.iter().rfind(|facts| facts.event == event);
     let entry = if payment.round > 1 { named("execution.quorum_lost") } else { named("payment.created") };
     let mut breaks = Vec::new();
-    let audience = PaymentDocument::parse(&payment.document).map(|document| document.aud);
-    let rebuilt = audience.and_then(|aud| document(&payment.terms, payment.round, &aud).ok());
-    if rebuilt.is_none_or(|(text, digest)| text != payment.document || digest != payment.digest) {
+    if !says_its_terms(payment) {
         let expected = format!("the terms of the document with digest {}", payment_digest(&payment.document));
         breaks.push(case.broken(BreakKind::TermsDisagree, entry, expected, "other terms or another digest"));
     }

@@ -8,3 +8,4 @@ mod leases;
 mod listing;
 mod payments;
 pub(crate) mod sample;
+mod uniques;
