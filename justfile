@@ -75,3 +75,11 @@ controls *args:
 # Three gateways and two workers on one PostgreSQL while everything that can die does; prints the counts
 chaos minutes="3":
     COUNTERSIGN_CHAOS={{ minutes }} cargo test --test it -- --nocapture --exact chaos::whatever_dies_under_load_nothing_is_lost_stuck_or_paid_twice
+
+# Takes each guard away in turn and sees its test fail; hours; writes docs/teeth.md. Words choose guards by name
+teeth *words:
+    tests/teeth/run {{ words }}
+
+# cargo-mutants on a part of domain or journal, whole or a shard such as 3/40; --sum says what came of it
+mutants part="" shard="":
+    tests/teeth/mutants {{ part }} {{ shard }}

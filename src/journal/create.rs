@@ -297,3 +297,10 @@ pub(super) fn document(terms: &Terms, round: i64, audience: &str) -> Result<(Str
     let digest = payment_digest(&text);
     Ok((text, digest))
 }
+
+/// Whether a payment's document and digest are those of its terms, so that what was signed is what is paid.
+pub(super) fn says_its_terms(payment: &Payment) -> bool {
+    let audience = PaymentDocument::parse(&payment.document).map(|document| document.aud);
+    let rebuilt = audience.and_then(|audience| document(&payment.terms, payment.round, &audience).ok());
+    rebuilt.is_some_and(|(text, digest)| text == payment.document && digest == payment.digest)
+}

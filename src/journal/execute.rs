@@ -6,14 +6,15 @@
 //! next one finds the intent, looks the payment up at the rail and goes on from the answer.
 
 use super::attempt::{Intent, Settlement, verdict};
-use super::create::document;
+use super::create::{document, says_its_terms};
 use super::decide::Quorum;
 use super::ports::{Cause, Lookup, Outcome, RailReceipt, Transfer, Trouble};
 use super::recorded::{Recorded, Started};
 use super::{Act, Journal};
 use crate::crash::{self, Point};
 use crate::domain::{
-    ApprovalPolicy, Code, Event, ExecutionStep, Finding, Payment, Refusal, Terms, execution_step, sends_again,
+    ApprovalPolicy, Code, Event, ExecutionStep, Finding, Invariant, Payment, Refusal, Terms, execution_step,
+    sends_again,
 };
 use crate::store::{EffectKind, EffectState, Lease, Tx};
 
@@ -35,6 +36,9 @@ impl Journal {
         let started = Started::now(&self.clock);
         let mut tx = self.store.begin().await?;
         let payment = self.under_lease(&mut tx, lease).await?;
+        if !says_its_terms(&payment) {
+            return Err(self.suspect(&payment, Invariant::Terms));
+        }
         match self.quorum_holds(&mut tx, &payment).await? {
             Quorum::Holds => {}
             Quorum::Lost(policy) => return self.new_round(tx, payment, policy).await,

@@ -28,6 +28,33 @@ fn what_can_exist_breaks_nothing() {
         next.version += 1;
         next.attention.insert(Attention::InvariantBroken);
         assert_eq!(broken_by(&sound, &next), None, "{status:?}/{phase:?}");
+        // Nothing is left to be done for what has ended, nor for what a person holds.
+        let mut rests = sound;
+        rests.closing.tell_at = None;
+        if !status.is_terminal() && phase == Phase::None {
+            rests.held_at = Some(NOW);
+        }
+        assert_eq!(broken(&rests), None, "{status:?}/{phase:?}");
+    }
+    let mut unbegun = payment(Status::Signed, Phase::None);
+    unbegun.execution.next_at = None;
+    assert_eq!(broken(&unbegun), None, "its deadline wakes it");
+}
+
+#[test]
+fn each_invariant_has_its_word() {
+    let all = [
+        (Invariant::OneExecution, "one_execution"),
+        (Invariant::Quorum, "quorum"),
+        (Invariant::Absorbing, "absorbing"),
+        (Invariant::NegativeUnpaid, "negative_unpaid"),
+        (Invariant::Confirmed, "confirmed"),
+        (Invariant::Woken, "woken"),
+        (Invariant::Version, "version"),
+        (Invariant::Terms, "terms"),
+    ];
+    for (invariant, word) in all {
+        assert_eq!(invariant.as_str(), word);
     }
 }
 

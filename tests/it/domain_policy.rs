@@ -76,9 +76,13 @@ fn money(text: &str) -> Money {
 }
 
 fn rule_of(amount: &str, payee: &str, agent: &str) -> Result<String, Code> {
+    rule_in(FILE, amount, payee, agent)
+}
+
+fn rule_in(file: &str, amount: &str, payee: &str, agent: &str) -> Result<String, Code> {
     let (payee, agent) = (Account::parse("payee", payee).unwrap(), agent.parse::<AgentId>().unwrap());
     let facts = Facts { amount: money(amount), payee: &payee, agent: &agent };
-    policy(FILE)
+    policy(file)
         .approval(&facts, &Counts::default())
         .map(|approval| approval.rule.clone())
         .map_err(|refusal| refusal.code)
@@ -91,6 +95,11 @@ fn the_band_decides_who_must_approve_and_deny_beats_all() {
     assert_eq!(rule_of("1.00", "acct-1", "agent-7").unwrap(), "robots");
     assert_eq!(rule_of("10000.00", "acct-1", "agent-7").unwrap(), "large", "the first that matches");
     assert_eq!(rule_of("10000.00", "acct-sanctioned", "agent-1").unwrap_err(), Code::PolicyDenied);
+    let never = "[[rule]]\nid = \"never\"\npayees = [\"acct-sanctioned\"]\ndeny = true\n";
+    let last = FILE.replace(never, "").replacen("[[limit]]", &format!("{never}[[limit]]"), 1);
+    assert!(last != FILE && last.len() == FILE.len());
+    let denied = rule_in(&last, "10000.00", "acct-sanctioned", "agent-1");
+    assert_eq!(denied.unwrap_err(), Code::PolicyDenied, "whatever asks for approvals before it");
     let whole_yen = Money::parse("20000", "JPY".parse().unwrap()).unwrap();
     let (payee, agent) = (Account::parse("payee", "acct-1").unwrap(), "agent-1".parse().unwrap());
     let facts = Facts { amount: whole_yen, payee: &payee, agent: &agent };

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::super::create::document;
+use super::super::create::says_its_terms;
 use super::approvals::approvals;
 use super::holds::holds;
 use super::keys::Keys;
 use super::sent::{outcome, sent};
 use super::{AuditReport, Break, BreakKind, LOOKS, Progress};
 use crate::domain::Payment;
-use crate::proof::{AuditFacts, PaymentDocument, PublicKey, from_b64url, payment_digest, sha256_hex};
+use crate::proof::{AuditFacts, PublicKey, from_b64url, payment_digest, sha256_hex};
 use crate::store::{AttestedPayment, RoundDecision, SentBody, Session, StoreFault};
 
 /// Payments read at once.
@@ -183,9 +183,7 @@ fn terms(case: &Case<'_>) -> Vec<Break> {
     let named = |event: &str| case.history.iter().rfind(|facts| facts.event == event);
     let entry = if payment.round > 1 { named("execution.quorum_lost") } else { named("payment.created") };
     let mut breaks = Vec::new();
-    let audience = PaymentDocument::parse(&payment.document).map(|document| document.aud);
-    let rebuilt = audience.and_then(|aud| document(&payment.terms, payment.round, &aud).ok());
-    if rebuilt.is_none_or(|(text, digest)| text != payment.document || digest != payment.digest) {
+    if !says_its_terms(payment) {
         let expected = format!("the terms of the document with digest {}", payment_digest(&payment.document));
         breaks.push(case.broken(BreakKind::TermsDisagree, entry, expected, "other terms or another digest"));
     }

@@ -9,3 +9,4 @@ mod leases;
 mod listing;
 mod payments;
 pub(crate) mod sample;
+mod uniques;

@@ -1,0 +1,140 @@
+//! Guards that stand behind another one, each seen with the first one out of the way.
+
+use std::time::Duration;
+
+use countersign::domain::{Phase, Status};
+use countersign::proof::{PaymentDocument, payment_digest};
+use serde_json::json;
+
+use crate::harness::app::{App, each};
+use crate::harness::rpc::Answer;
+
+async fn hold(app: &App, order: &str) -> Answer {
+    app.call(&app.operator(), "hold_payment", json!({"order_id": order, "reason": "paid by hand"})).await
+}
+
+async fn doctor(app: &App, sql: &str) {
+    app.db.raw().await.execute(sql).await.unwrap();
+}
+
+/// Lets what is read of payments say something else in a column than their rows do, as if it had been read before.
+async fn read_as(app: &App, column: &str, said: &str) {
+    const KEEPING: &str = include_str!("../../migrations/sqlite/0008_keeping.sql");
+    let view = KEEPING.split("\n\n").find(|part| part.starts_with("CREATE VIEW payments_everywhere")).unwrap();
+    let other = view.replace(&format!(" {column},"), &format!(" {said} AS {column},"));
+    assert!(said == column || other != view);
+    doctor(app, &format!("DROP VIEW payments_everywhere; {other}")).await;
+}
+
+/// The version alone would do, if each change of a payment raised it; the update does not rely on that.
+#[tokio::test]
+async fn a_decision_that_was_read_long_ago_is_refused_by_its_update() {
+    each(async |app: &mut App| {
+        let rows = [("held", "held_at", "CAST(NULL AS BIGINT)"), ("late", "expires_at", "expires_at + 864000000000")];
+        for (order, column, said) in rows {
+            app.awaiting(order).await;
+            let document = app.document("finance-1", order, "approve", "").await;
+            if order == "held" {
+                hold(app, order).await;
+            } else {
+                let (_, now) = app.db.store().next_due().await.unwrap();
+                let left = app.payment(order).await.terms.expires_at.since(now);
+                app.clock.advance(i64::try_from(left.as_micros()).unwrap() + 1);
+            }
+            read_as(app, column, said).await;
+            let answer = app.confirm("finance-1", order, &app.jws("finance-1", &document)).await;
+            read_as(app, column, column).await;
+            assert_eq!(answer.code(), "VERSION_CONFLICT", "{order}: {}", answer.body);
+            assert_eq!(app.payment(order).await.status, Status::AwaitingSigner, "{order}");
+            assert_eq!(app.rows("decisions").await, 0, "{order}");
+        }
+    })
+    .await;
+}
+
+/// Waits until a person is asked to look at the order's payment.
+async fn raised(app: &App, order: &str) {
+    for _ in 0..200 {
+        if !app.payment(order).await.attention.is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(app.status(order).await.body["attention"], json!(["INVARIANT_BROKEN"]));
+}
+
+#[tokio::test]
+async fn what_was_signed_is_what_is_paid() {
+    each(async |app: &mut App| {
+        // Another amount in the row than in the document that was signed.
+        let id = app.signed("row").await;
+        doctor(app, "UPDATE payments SET amount_minor = 19800").await;
+        app.settle().await;
+        assert_eq!((app.requests(&id).await, app.payment("row").await.execution.phase), (0, Phase::None));
+        raised(app, "row").await;
+        doctor(app, "UPDATE payments SET amount_minor = 19900").await;
+        app.until("row", "EXECUTED").await;
+
+        // Another document with the row: then the signatures are about another payment.
+        let id = app.signed("all").await;
+        let mut document = PaymentDocument::parse(&app.payment("all").await.document).unwrap();
+        "19800".clone_into(&mut document.amount_minor);
+        let text = document.canonical().unwrap();
+        let digest = payment_digest(&text);
+        let all = format!("amount_minor = 19800, document = '{text}', digest = '{digest}'");
+        doctor(app, &format!("UPDATE payments SET {all} WHERE payment_id = '{id}'")).await;
+        app.settle().await;
+        let asked = app.payment("all").await;
+        assert_eq!((asked.status.as_str(), asked.round, asked.approvals), ("AWAITING_SIGNER", 2, 0));
+        assert_eq!(app.requests(&id).await, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_step_that_breaks_what_must_hold_is_not_written() {
+    each(async |app: &mut App| {
+        app.signed("order-1").await;
+        doctor(app, "UPDATE payments SET approvals = 0").await;
+        let version = app.payment("order-1").await.version;
+        let answer = hold(app, "order-1").await;
+        assert_eq!(answer.code(), "INTERNAL", "{}", answer.body);
+        raised(app, "order-1").await;
+        let kept = app.payment("order-1").await;
+        assert_eq!((kept.held_at, kept.version), (None, version + 1), "but for the attention it asks for");
+        doctor(app, "UPDATE payments SET approvals = 1").await;
+        app.until("order-1", "EXECUTED").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_worker_that_lost_its_lease_writes_no_intent() {
+    each(async |app: &mut App| {
+        let id = app.signed("order-1").await;
+        let asleep = app.another(None).await;
+        let lease = asleep.claim_due(1, &[]).await.unwrap().remove(0);
+        // It slept, and nobody has taken the payment over yet: only the lease itself says that it may not go on.
+        app.clock.advance(i64::try_from(app.config.worker.lease_ms).unwrap() * 1_000 + 1);
+        assert!(!asleep.attend(&lease).await);
+        assert_eq!((app.requests(&id).await, app.payment("order-1").await.execution.phase), (0, Phase::None));
+        app.settle().await;
+        assert_eq!((app.requests(&id).await, app.payment("order-1").await.status), (1, Status::Executed));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_hold_after_the_claim_stops_the_intent_and_keeps_the_order() {
+    each(async |app: &mut App| {
+        let id = app.signed("order-1").await;
+        let other = app.another(None).await;
+        let lease = other.claim_due(1, &[]).await.unwrap().remove(0);
+        hold(app, "order-1").await;
+        assert!(other.attend(&lease).await);
+        let held = app.payment("order-1").await;
+        assert_eq!((held.status, held.execution.phase), (Status::Signed, Phase::None));
+        assert_eq!(app.requests(&id).await, 0);
+    })
+    .await;
+}
