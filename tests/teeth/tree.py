@@ -67,12 +67,13 @@ class Copy:
                     shutil.copy2(source, copy)
 
     def only(self, names):
-        """Leaves out of the copy what the named modules of tests/it do not need, the program and rooms of src included."""
+        """Leaves out of the copy what the named modules of tests/it do not need, program and rooms of src included."""
         needed = files(names)
         for file in ["main.rs", "harness/mod.rs"]:
             folder = (HERE / file).parent
-            keeps = lambda name: {folder / f"{name}.rs", folder / name / "mod.rs"} & needed  # noqa: E731
-            self.keep(HERE / file, keeps)
+            self.keep(
+                HERE / file, lambda name, folder=folder: {folder / f"{name}.rs", folder / name / "mod.rs"} & needed
+            )
         text = "\n".join(file.read_text() for file in needed)
         self.rooms(None if PROGRAM in text else words(r"\bcountersign::", text))
 
