@@ -166,7 +166,7 @@ async fn b16_what_an_answer_does_not_prove_is_unknown_until_a_look_up_settles_it
 #[tokio::test]
 async fn b17_a_connection_that_died_says_nothing_about_what_was_done() {
     for dedup in ["86400", "none"] {
-        let wishes = Wishes::default().config(move |config| dedup.clone_into(&mut config.rail.dedup));
+        let wishes = Wishes::default().hasty().config(move |config| dedup.clone_into(&mut config.rail.dedup));
         each_with(wishes, async |app: &mut App| {
             app.faults(json!({"standing": {"forget_keys": dedup == "none"}})).await;
             for (name, weather) in [("answer-lost", Weather::LoseReply), ("answer-late", Weather::Slow(1_200))] {

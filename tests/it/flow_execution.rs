@@ -43,7 +43,7 @@ async fn whatever_the_rail_answers_the_money_moves_once_or_provably_not() {
         // Still on its way when it is looked up: sent again under the same key, carried out once.
         Row { delay_ms: 900, ..row("delay_before", UNKNOWN, PAID, 2) },
     ];
-    each(async |app: &mut App| {
+    each_with(Wishes::default().hasty(), async |app: &mut App| {
         for row in &rows {
             let order = row.fault;
             eprintln!("{order}");
@@ -414,7 +414,7 @@ async fn two_workers_share_the_work_and_double_none_of_it() {
 
 #[tokio::test]
 async fn an_agent_that_leaves_in_the_middle_of_a_call_stops_nothing() {
-    each(async |app: &mut App| {
+    each_with(Wishes::default().hasty(), async |app: &mut App| {
         app.create("order-1").await;
         app.signer.once("POST /api/v1/payments", Weather::Hang);
         // The client gives up and closes its connection while the gateway still talks to the service.

@@ -170,7 +170,7 @@ impl App {
         config.rail.url = rail.url();
         config.rail.api_key = RAIL_API_KEY.into();
         (config.signer.connect_timeout_ms, config.rail.connect_timeout_ms) = (300, 300);
-        let (read, total) = if wishes.patient { (4_000, 6_000) } else { (400, 900) };
+        let (read, total) = wishes.spans.unwrap_or((1_500, 2_500));
         (config.signer.read_timeout_ms, config.rail.read_timeout_ms) = (read, read);
         (config.signer.total_timeout_ms, config.rail.total_timeout_ms) = (total, total);
         // What each kind of trouble leads to is seen only while every call goes out; flow_breaker opts in.

@@ -28,7 +28,7 @@ pub(crate) struct Wishes {
     pub(super) config: Option<Settings>,
     pub(super) signer: Option<SignerWrap>,
     pub(super) keyless: bool,
-    pub(super) patient: bool,
+    pub(super) spans: Option<(u64, u64)>,
 }
 
 impl Wishes {
@@ -40,7 +40,13 @@ impl Wishes {
 
     /// Nothing of this test hangs: a busy machine's slow answers are waited for.
     pub(crate) fn patient(mut self) -> Self {
-        self.patient = true;
+        self.spans = Some((4_000, 6_000));
+        self
+    }
+
+    /// Answers come late in this test, and it does not wait for them.
+    pub(crate) fn hasty(mut self) -> Self {
+        self.spans = Some((400, 900));
         self
     }
 
