@@ -26,6 +26,23 @@ def environment(**more: str) -> dict[str, str]:
     return kept | more
 
 
+def told(arguments: list[str], folder: Path, env: dict[str, str], patience: float = 120.0) -> str:
+    """What a command prints that ends by itself, and well."""
+    ended = subprocess.run(
+        arguments,
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=patience,
+        check=False,
+    )
+    if ended.returncode != 0:
+        raise RuntimeError(f"{Path(arguments[0]).name} {arguments[1]}: {ended.stderr.strip()}")
+    return ended.stdout.strip()
+
+
 class Process:
     """A program that can be killed and started again, at the same place."""
 

@@ -3,12 +3,11 @@
 import asyncio
 import http.client
 import json
-import subprocess
 from pathlib import Path
 
 from agent import Endpoint
 from gateways.gateway import Passthrough
-from processes import Process, environment, free_port
+from processes import Process, environment, free_port, told
 
 PACKAGE = "mcp-contextforge-gateway"
 SECRET, ADMIN = "A-secret-of-this-test-only-0123456789", "admin@example.com"
@@ -55,19 +54,7 @@ class ContextForge(Passthrough):
 
     def run(self, *arguments: str) -> str:
         """What its own Python prints."""
-        told = subprocess.run(
-            [str(self.python), *arguments],
-            cwd=self.folder,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        if told.returncode != 0:
-            raise RuntimeError(f"ContextForge's Python: {told.stderr.strip()}")
-        return told.stdout.strip()
+        return told([str(self.python), *arguments], self.folder, self.env)
 
     def register(self, path: str, what: dict) -> None:
         """Adds something to its catalogue."""
@@ -88,6 +75,3 @@ class ContextForge(Passthrough):
             await asyncio.to_thread(self.register, path, what)
             self.registered = True
         await self.offered()
-
-    def kill(self) -> None:
-        self.process.kill()

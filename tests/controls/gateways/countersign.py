@@ -1,13 +1,12 @@
 """Countersign: the agent proposes, a person countersigns, the gateway pays at the same ledger, as its rail."""
 
 import asyncio
-import subprocess
 import time
 from pathlib import Path
 
 from agent import Endpoint, Told
 from gateways.gateway import AMOUNT, CURRENCY, PAYEE, Gateway
-from processes import Process, environment, free_port
+from processes import Process, environment, free_port, told
 
 ROOT = Path(__file__).parent.parent.parent.parent
 PROGRAM = ROOT / "target/debug/countersign"
@@ -90,19 +89,7 @@ class Countersign(Gateway):
 
     def run(self, *arguments: str) -> str:
         """A command of the program; what it printed."""
-        told = subprocess.run(
-            [str(PROGRAM), *arguments],
-            cwd=self.folder,
-            env=environment(COUNTERSIGN_CONFIG="countersign.toml"),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        if told.returncode != 0:
-            raise RuntimeError(f"countersign {arguments[0]}: {told.stderr.strip()}")
-        return told.stdout.strip()
+        return told([str(PROGRAM), *arguments], self.folder, environment(COUNTERSIGN_CONFIG="countersign.toml"))
 
     def set_up(self) -> None:
         """Keys, database and tokens, as the README has it."""

@@ -5,6 +5,7 @@ import asyncio
 import time
 
 from agent import Endpoint, Told
+from processes import Process
 
 AMOUNT, AMOUNT_MINOR, CURRENCY, PAYEE = "199.00", "19900", "USD", "acct-supplier"
 
@@ -42,6 +43,14 @@ class Passthrough(Gateway):
     tool: str
     """The name under which it offers the tool."""
     endpoint: Endpoint
+    process: Process
+
+    async def start(self) -> None:
+        self.process.start()
+        await self.offered()
+
+    def kill(self) -> None:
+        self.process.kill()
 
     async def pay(self, order: str, patience: float) -> Told:
         arguments = {"order_id": order, "amount_minor": AMOUNT_MINOR, "currency": CURRENCY, "payee_account": PAYEE}

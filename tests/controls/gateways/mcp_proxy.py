@@ -38,10 +38,3 @@ class McpProxy(Passthrough):
         settings.write_text(SETTINGS.format(port=port, upstream=upstream) + (RETRY if retry else ""))
         self.process = Process(name, [str(program), "--config", str(settings)], folder, environment())
         self.endpoint = Endpoint(f"http://127.0.0.1:{port}/")
-
-    async def start(self) -> None:
-        self.process.start()
-        await self.offered()
-
-    def kill(self) -> None:
-        self.process.kill()

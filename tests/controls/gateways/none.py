@@ -22,10 +22,3 @@ class NoGateway(Passthrough):
         serve = [sys.executable, str(UPSTREAM), str(port), ledger]
         self.process = Process(log or f"no-gateway-{tool}", serve, folder, environment())
         self.endpoint = Endpoint(f"http://127.0.0.1:{port}/mcp")
-
-    async def start(self) -> None:
-        self.process.start()
-        await self.offered()
-
-    def kill(self) -> None:
-        self.process.kill()

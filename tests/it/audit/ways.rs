@@ -116,7 +116,7 @@ pub(super) fn with_the_chain(story: &Story) -> Vec<Way> {
 }
 
 /// Every table that speaks of a payment, but the audit.
-const OF_A_PAYMENT: [&str; 11] = [
+pub(super) const OF_A_PAYMENT: [&str; 11] = [
     "payments",
     "decisions",
     "challenges",

@@ -103,7 +103,7 @@ async fn a_cancelled_writer_leaves_nothing_and_blocks_nobody() {
             });
             tokio::time::sleep(Duration::from_millis(number)).await;
             writer.abort();
-            let _ = writer.await;
+            assert!(writer.await.unwrap_err().is_cancelled(), "{engine}: {number}");
         }
         assert!(insert(db.store(), &payment("o0")).await, "{engine}");
         assert_eq!(db.raw().await.texts("SELECT order_id FROM payments").await, ["o0"], "{engine}");
