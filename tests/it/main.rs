@@ -30,6 +30,7 @@ mod domain_invariants;
 mod domain_outcomes;
 mod domain_policy;
 mod domain_properties;
+mod domain_steps;
 mod domain_transitions;
 mod domain_values;
 mod field_bugs;
