@@ -63,8 +63,8 @@ ci:
 smoke *args:
     deploy/smoke.sh {{ args }}
 
-# What the journal costs beside the engine's own commits, on both engines
-bench-journal payments="2000":
+# What the journal costs beside the engine's own commits, on both engines, and what bench-reads says
+bench-journal payments="2000": && bench-reads
     COUNTERSIGN_BENCH={{ payments }} cargo test --release --test it -- bench_journal --nocapture
 
 # Payments that go wrong behind other MCP gateways, which it installs, and with Countersign; writes docs/comparison.md

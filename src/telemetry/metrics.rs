@@ -252,7 +252,7 @@ mod tests {
         metrics.work_failed("internal");
         metrics.work_parked("internal");
         metrics.work_overdue(Duration::from_secs(3));
-        metrics.invariant_broken("I3");
+        metrics.invariant_broken("absorbing");
         metrics.checkpoint("written");
         metrics.checkpoint_age(Duration::from_secs(1), Duration::ZERO);
         provider.force_flush().unwrap();

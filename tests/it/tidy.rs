@@ -204,6 +204,22 @@ fn only_stores_speak_sql() {
 }
 
 #[test]
+fn nothing_but_the_journal_can_say_that_an_intent_is_recorded() {
+    let code = read("src/journal/recorded.rs");
+    let (before, proof) = code.split_once("pub struct Recorded {\n").unwrap();
+    assert!(before.ends_with("#[derive(Debug)]\n"), "a copy, a default or something read would be a proof too");
+    let (fields, _) = proof.split_once("\n}").unwrap();
+    assert!(!fields.contains("pub"), "{fields}");
+    let (_, methods) = code.split_once("impl Recorded {\n").unwrap();
+    let (methods, _) = methods.split_once("\n}\n").unwrap();
+    let makers: Vec<&str> = methods.lines().filter(|line| line.contains("-> Self")).map(str::trim).collect();
+    assert!(matches!(makers.as_slice(), [one] if one.starts_with("pub(super) fn mint(")), "{makers:?}");
+    for path in rust(&["src/"]) {
+        assert!(!read(&path).contains("for Recorded {"), "{path}: no trait makes one");
+    }
+}
+
+#[test]
 fn the_rule_would_be_noticed_when_broken() {
     assert_eq!(parts_named("use crate::store::{Store, Tx};"), ["store"]);
     assert_eq!(parts_named("use crate::{http, worker};"), ["http", "worker"]);

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use countersign::telemetry::{no_foreign_spans, trace_layer};
+use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData};
+use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use serde_json::json;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -210,6 +212,50 @@ async fn no_log_line_and_no_span_holds_a_secret() {
             // The peers run in this process too; only what is ours is held to it.
             assert_eq!(line, None, "{what} is in the log");
         }
+    })
+    .await;
+}
+
+/// How often an invariant called `word` was found broken so far.
+fn broken_invariants(memory: &InMemoryMetricExporter, word: &str) -> u64 {
+    let batches = memory.get_finished_metrics().unwrap();
+    let counters =
+        batches.last().into_iter().flat_map(|newest| newest.scope_metrics()).flat_map(|scope| scope.metrics());
+    let ours = counters.filter(|counter| counter.name() == "countersign.invariants.broken");
+    let points = ours.flat_map(|counter| match counter.data() {
+        AggregatedMetrics::U64(MetricData::Sum(sum)) => sum.data_points(),
+        other => panic!("no counter: {other:?}"),
+    });
+    let named = points.filter(|point| point.attributes().any(|name| name.value.as_str() == word));
+    named.map(|point| point.value()).sum()
+}
+
+#[tokio::test]
+async fn a_broken_invariant_is_counted_and_logged_wherever_it_is_found() {
+    let Some(watch) = Watch::alone("a_broken_invariant_is_counted_and_logged_wherever_it_is_found").await else {
+        return;
+    };
+    let memory = InMemoryMetricExporter::default();
+    let provider = SdkMeterProvider::builder().with_periodic_exporter(memory.clone()).build();
+    opentelemetry::global::set_meter_provider(provider.clone());
+    each_in_turn(Wishes::default(), async |app: &mut App| {
+        watch.anew();
+        let before = broken_invariants(&memory, "quorum");
+        let id = app.signed("order-1").await;
+        app.db.raw().await.execute("UPDATE payments SET approvals = 0").await.unwrap();
+        let hold = json!({"order_id": "order-1", "reason": "paid by hand"});
+        assert_eq!(app.call(&app.operator(), "hold_payment", hold).await.code(), "INTERNAL");
+        app.settle().await;
+        provider.force_flush().unwrap();
+        let counted = broken_invariants(&memory, "quorum") - before;
+        assert!(counted >= 2, "the person's step and the worker's are both counted: {counted}");
+        let log = watch.log.text();
+        let told =
+            log.lines().filter(|line| line.contains("\"ERROR\"") && line.contains("an invariant would not hold"));
+        let ours = told.filter(|line| line.contains(&id) && line.contains("\"quorum\"")).count();
+        assert!(ours >= 2, "and both are told: {ours}");
+        app.db.raw().await.execute("UPDATE payments SET approvals = 1").await.unwrap();
+        app.until("order-1", "EXECUTED").await;
     })
     .await;
 }
