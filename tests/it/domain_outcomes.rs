@@ -210,6 +210,21 @@ fn a_rejection_keeps_the_signers_words() {
 }
 
 #[test]
+fn a_payment_that_ended_while_it_was_registered_is_told_of_once() {
+    let registered = || Event::Registered { signer_ref: "sgn-1".to_owned(), round: 1 };
+    let mut unknown = payment(Status::Cancelled, Phase::None);
+    unknown.notice.signer_ref.clear();
+    unknown.closing.tell_at = None;
+    assert_eq!(after(&unknown, registered()).closing.tell_at, Some(NOW), "nobody else will");
+    let mut told = payment(Status::Cancelled, Phase::None);
+    told.notice.registered_round = 0;
+    told.closing.tell_at = None;
+    assert_eq!(after(&told, registered()).closing.tell_at, None, "it was told when it ended");
+    let open = after(&created(), registered());
+    assert_eq!((open.status, open.closing.tell_at), (Status::Created, None), "it has not ended");
+}
+
+#[test]
 fn the_end_is_told_to_a_signer_service_that_knows_the_payment_and_to_no_other() {
     for end in [Event::Cancel, rejected("no"), approved(2)] {
         let known = after(&payment(Status::AwaitingSigner, Phase::None), end.clone());

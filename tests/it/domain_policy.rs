@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use countersign::domain::{
-    Account, AgentId, Answer, ApprovalPolicy, Choice, Code, Counts, Facts, Lack, Money, Policy, Standing, Usage, Vote,
-    evaluate,
-};
+use countersign::domain::{Account, AgentId, Code, Counts, Facts, Lack, Money, Policy, Usage};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use crate::harness::payments::{level, quorum_of, terms, usd};
+use crate::harness::payments::usd;
 
 const TOOLS: [&str; 7] = [
     "create_payment",
@@ -110,58 +107,6 @@ fn the_band_decides_who_must_approve_and_deny_beats_all() {
     );
 }
 
-fn two_levels(any_reject: Answer) -> ApprovalPolicy {
-    let levels = vec![level(2, "finance", &["ana", "ben", "cem"]), level(1, "board", &["dora", "emil"])];
-    ApprovalPolicy { levels, any_reject, ..quorum_of(1, &["ana"]) }
-}
-
-fn judged(policy: &ApprovalPolicy, words: &[&str]) -> Standing {
-    let votes: Vec<Vote> = words
-        .iter()
-        .map(|word| {
-            let choice = if word.starts_with('-') { Choice::Reject } else { Choice::Approve };
-            Vote { signer: word.trim_start_matches('-').parse().unwrap(), choice }
-        })
-        .collect();
-    evaluate(policy, &terms(), &votes)
-}
-
-#[test]
-fn levels_are_asked_one_after_the_other_and_each_counts_its_own_people() {
-    let policy = two_levels(Answer::Yes);
-    assert_eq!(judged(&policy, &["ana"]), Standing::Pending { approvals: 1, level: 0 });
-    assert_eq!(
-        judged(&policy, &["dora", "ana"]),
-        Standing::Pending { approvals: 1, level: 0 },
-        "too early does not count"
-    );
-    assert_eq!(judged(&policy, &["ana", "ben"]), Standing::Pending { approvals: 2, level: 1 });
-    assert_eq!(judged(&policy, &["ana", "ben", "cem"]), Standing::Pending { approvals: 2, level: 1 });
-    assert_eq!(judged(&policy, &["ana", "ben", "dora"]), Standing::Complete { approvals: 3 });
-    assert_eq!(judged(&policy, &["ana", "ben", "-emil"]), Standing::Rejected);
-    assert_eq!(policy.required_text(), "2 of finance, then 1 of board");
-    assert_eq!(policy.required(), 3);
-}
-
-#[test]
-fn without_any_reject_a_payment_ends_only_when_the_quorum_is_out_of_reach() {
-    let policy = two_levels(Answer::No);
-    assert_eq!(judged(&policy, &["-ana"]), Standing::Pending { approvals: 0, level: 0 });
-    assert_eq!(judged(&policy, &["-ana", "ben", "cem"]), Standing::Pending { approvals: 2, level: 1 });
-    assert_eq!(judged(&policy, &["-ana", "-ben"]), Standing::Rejected);
-    assert_eq!(judged(&policy, &["ana", "ben", "-dora"]), Standing::Pending { approvals: 2, level: 1 });
-    assert_eq!(judged(&policy, &["ana", "ben", "-dora", "-emil"]), Standing::Rejected);
-}
-
-#[test]
-fn the_person_the_agent_acts_for_signs_only_where_a_rule_says_so() {
-    let mut policy = quorum_of(1, &["olivia", "agent-1"]);
-    assert_eq!(judged(&policy, &["olivia"]), Standing::Rejected, "nobody else could");
-    policy.principal_may_sign = Answer::Yes;
-    assert_eq!(judged(&policy, &["olivia"]), Standing::Complete { approvals: 1 });
-    assert_eq!(judged(&policy, &["agent-1"]), Standing::Pending { approvals: 0, level: 0 }, "the agent itself never");
-}
-
 #[test]
 fn limits_hold_to_the_minor_unit() {
     let policy = policy(FILE);
@@ -217,6 +162,33 @@ fn a_window_that_is_full_is_named_only_when_nothing_else_stands_in_the_way() {
     let facts = Facts { amount: money("1.00"), payee: &payee, agent: &agent };
     let uncounted = policy.judge(&facts, &Counts::default()).unwrap_err();
     assert_eq!(uncounted.code, Code::MandateExceeded, "what nobody counted is full");
+}
+
+#[test]
+fn a_window_that_is_full_does_not_hide_a_later_limit_that_no_wait_helps() {
+    let few = "[[limit]]\nid = \"few\"\nbinds = \"tenant\"\ncurrency = \"USD\"\nopen = 1\n[payees]\n";
+    let policy = policy(&FILE.replace("[payees]\n", few));
+    let (payee, agent) = (Account::parse("payee", "acct-1").unwrap(), "agent-1".parse().unwrap());
+    let facts = Facts { amount: money("1.00"), payee: &payee, agent: &agent };
+    let full = Usage { count: 50, ..Usage::default() };
+    let used = |few: Usage| [("each".to_owned(), full), ("all".to_owned(), full), ("few".to_owned(), few)].into();
+    let judged = |few: Usage| policy.judge(&facts, &Counts { used: used(few), ..Counts::default() }).unwrap_err();
+    assert_eq!(judged(Usage { open: 1, ..Usage::default() }).code, Code::MandateExceeded);
+    let first = judged(Usage::default());
+    assert_eq!(first.code, Code::VelocityExceeded);
+    assert!(first.message.contains("each"), "the first of two: {}", first.message);
+}
+
+#[test]
+fn a_policy_names_all_whom_it_may_ask_and_how_far_it_looks_back() {
+    let all = policy(FILE);
+    assert_eq!(all.signers().into_iter().collect::<Vec<_>>(), ["ana", "ben", "cem", "dora", "emil"]);
+    assert_eq!(all.looks_back(), Duration::from_hours(24));
+    let summing = policy(&format!("{}{SUMMED}", &FILE[..FILE.find("[[rule]]").unwrap()]));
+    assert_eq!(summing.looks_back(), Duration::from_hours(48), "a band's span as well as a limit's");
+    let plain = policy(&FILE[..FILE.find("[[rule]]").unwrap()]);
+    assert_eq!(plain.signers().into_iter().collect::<Vec<_>>(), ["ana", "ben", "cem"], "those of the default rule");
+    assert_eq!(plain.looks_back(), Duration::ZERO);
 }
 
 /// What limits allow an agent, whatever the amount.
