@@ -97,3 +97,12 @@ fn a_quorum_must_stand_under_the_payments_own_rule_and_under_the_one_in_force() 
     assert_eq!(rule_of_the_new_round(&two, &one, &["ana"]), Some(two.clone()), "asked anew, it is not lowered");
     assert_eq!(rule_of_the_new_round(&two, &one, &["cem"]), Some(one), "neither stands: the one in force");
 }
+
+#[test]
+fn whoever_decides_at_some_level_is_eligible_and_nobody_else() {
+    let policy = two_levels(Answer::Yes);
+    assert_eq!(policy.signers().into_iter().collect::<Vec<_>>(), ["ana", "ben", "cem", "dora", "emil"]);
+    for (name, eligible) in [("ana", true), ("emil", true), ("olivia", false)] {
+        assert_eq!(policy.is_eligible(&name.parse().unwrap()), eligible, "{name}");
+    }
+}
