@@ -1,4 +1,4 @@
-//! Guards that stand behind another one, each seen with the first one out of the way.
+//! Guards that stand before or behind another one, each seen where the other would not do.
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use countersign::proof::{PaymentDocument, payment_digest};
 use serde_json::json;
 
 use crate::harness::app::{App, each};
+use crate::harness::peer::Weather;
 use crate::harness::rpc::Answer;
 
 async fn hold(app: &App, order: &str) -> Answer {
@@ -104,6 +105,60 @@ async fn a_step_that_breaks_what_must_hold_is_not_written() {
         assert_eq!((kept.held_at, kept.version), (None, version + 1), "but for the attention it asks for");
         doctor(app, "UPDATE payments SET approvals = 1").await;
         app.until("order-1", "EXECUTED").await;
+    })
+    .await;
+}
+
+/// What the worker does first for these is no step, or one that leads out of what is broken: no check of steps sees it.
+#[tokio::test]
+async fn a_row_that_breaks_an_invariant_is_refused_before_anything_is_done_for_it() {
+    each(async |app: &mut App| {
+        let asked = app.signed("asked").await;
+        app.rail.once("POST /api/v1/transfers", Weather::LoseReply);
+        app.settle().await;
+        let late = app.signed("late").await;
+        app.awaiting("told").await;
+        assert_eq!(app.cancel("told").await.status(), "CANCELLED");
+        let stand = async || {
+            let payments = [app.payment("asked").await, app.payment("late").await, app.payment("told").await];
+            payments.map(|payment| (payment.status, payment.execution.phase))
+        };
+        doctor(app, "UPDATE payments SET approvals = 0 WHERE status = 'SIGNED'").await;
+        doctor(app, "UPDATE payments SET phase = 'unknown', sends = 1 WHERE status = 'CANCELLED'").await;
+        let broken =
+            [(Status::Signed, Phase::Unknown), (Status::Signed, Phase::None), (Status::Cancelled, Phase::Unknown)];
+        assert_eq!(stand().await, broken);
+        let calls = || {
+            (
+                app.rail.count("GET", "/transfers"),
+                app.rail.count("POST", "/transfers"),
+                app.signer.count("POST", "/cancel"),
+            )
+        };
+        let before = calls();
+        let (_, now) = app.db.store().next_due().await.unwrap();
+        let deadline = app.payment("late").await.terms.execute_by.since(now);
+        // Due: to be sent, to be looked up at the rail, to be told to the signer service; at last to expire.
+        for wait in [Duration::from_mins(1), deadline] {
+            app.pass(wait).await;
+            for order in ["asked", "late", "told"] {
+                raised(app, order).await;
+            }
+            app.settle().await;
+            assert_eq!((calls(), stand().await), (before, broken), "after {wait:?}");
+        }
+        let audited =
+            [app.audited("invariant.broken", "quorum").await, app.audited("invariant.broken", "negative_unpaid").await];
+        assert_eq!(audited, [2, 1], "each once");
+
+        // Mended, each goes where it would have gone.
+        doctor(app, "UPDATE payments SET approvals = 1 WHERE status = 'SIGNED'").await;
+        doctor(app, "UPDATE payments SET phase = 'none', sends = 0 WHERE status = 'CANCELLED'").await;
+        app.until("asked", "EXECUTED").await;
+        app.until("late", "EXPIRED").await;
+        app.pass(Duration::from_hours(1)).await;
+        assert_eq!((app.requests(&asked).await, app.requests(&late).await), (1, 0));
+        assert_eq!(calls().2, before.2 + 2, "told of the one that was called off and of the one that ran out");
     })
     .await;
 }
