@@ -143,6 +143,9 @@ impl Tx {
         on!(self, conn => sqlx::query("INSERT INTO comparisons (restore_id, payment_id, believed, finding, outcome, compared_at) \
               SELECT $1, payment_id, status, '', '', NULL FROM payments WHERE status <> 'EXECUTED'")
             .bind(restore).execute(conn).await.map(drop))?;
+        // A report is of the last one; of those before only what they found is worth keeping.
+        on!(self, conn => sqlx::query("DELETE FROM comparisons WHERE restore_id <> $1 AND outcome = 'as_believed'")
+            .bind(restore).execute(conn).await.map(drop))?;
         Ok(true)
     }
 
