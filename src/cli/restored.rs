@@ -67,8 +67,7 @@ impl Restored {
         } else {
             say(shown(&report));
         }
-        let waits = report.surprises.iter().filter(|surprise| surprise.outcome == "attention").count();
-        match (report.left(), waits) {
+        match (report.left(), report.waits()) {
             _ if self.mark_only => Ok(()),
             (0, 0) if report.restore.state == "lifted" => Ok(()),
             (0, waits) if report.restore.state == "lifted" => {
@@ -86,17 +85,22 @@ async fn compare(journal: &Journal, patience: Duration) -> Result<(), CommandFau
     let begun = Instant::now();
     let mut place = String::new();
     let mut shown = String::new();
+    let mut counted: Option<Instant> = None;
     while begun.elapsed() < patience {
         let pass = journal.compare(&place).await.map_err(failed)?;
         if !pass.open || pass.lifted {
             return Ok(());
         }
-        let progress = progress(journal, &pass).await?;
-        if progress != shown {
-            warn(&progress);
-            shown = progress;
-        }
         let rests = pass.waits_until.is_some() || pass.in_doubt > 0 || pass.compared == 0;
+        // All of them are counted for it: not after every few.
+        if rests || counted.is_none_or(|at| at.elapsed() >= PAUSE) {
+            counted = Some(Instant::now());
+            let progress = progress(journal, &pass).await?;
+            if progress != shown {
+                warn(&progress);
+                shown = progress;
+            }
+        }
         place = pass.next.unwrap_or_default();
         if rests {
             tokio::time::sleep(PAUSE).await;

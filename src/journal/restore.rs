@@ -22,6 +22,9 @@ const AT_ONCE: i64 = 16;
 /// Payments that a report names.
 const NAMED: i64 = 1_000;
 
+/// The outcome that a person must see to.
+const ATTENTION: &str = "attention";
+
 /// What one pass of comparing came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Comparing {
@@ -46,7 +49,7 @@ pub struct RestoreReport {
     pub restore: Restore,
     /// What was found, counted.
     pub tallies: Vec<Tally>,
-    /// The payments of which the rail knew more.
+    /// The payments of which the rail knew more, those that need a person first; not all when there are many.
     pub surprises: Vec<Surprise>,
 }
 
@@ -65,6 +68,11 @@ impl RestoreReport {
     /// Payments still to be compared.
     pub fn left(&self) -> i64 {
         self.tallies.iter().filter(|tally| tally.finding.is_empty()).map(|tally| tally.payments).sum()
+    }
+
+    /// Payments that need a person; those that are named may be fewer.
+    pub fn waits(&self) -> i64 {
+        self.tallies.iter().filter(|tally| tally.outcome == ATTENTION).map(|tally| tally.payments).sum()
     }
 
     /// Payments in all.
@@ -165,8 +173,7 @@ impl Journal {
     ///
     /// *Errors*: `STORE_UNAVAILABLE`; what was compared stays compared.
     pub async fn compare(&self, after: &str) -> Result<Comparing, Refusal> {
-        let mut session = self.store.read().await?;
-        let Some(restore) = session.open_restore().await? else { return Ok(Comparing::default()) };
+        let Some(restore) = self.store.read().await?.open_restore().await? else { return Ok(Comparing::default()) };
         let mut compare_at = Timestamp::from_micros(restore.compare_at);
         let (_, now) = self.store.next_due().await?;
         let longest = now.plus(self.rules.timing.lease).plus(self.rules.timing.read_lag);
@@ -182,8 +189,7 @@ impl Journal {
             pass.waits_until = Some(compare_at);
             return Ok(pass);
         }
-        let found = session.to_compare(&restore.restore_id, after, AT_ONCE).await?;
-        drop(session);
+        let found = self.store.read().await?.to_compare(&restore.restore_id, after, AT_ONCE).await?;
         let full = i64::try_from(found.len()).is_ok_and(|count| count >= AT_ONCE);
         pass.next = found.last().filter(|_| full).cloned();
         let asked = found.iter().map(|payment_id| self.compare_payment(&restore, payment_id));
@@ -333,7 +339,7 @@ fn outcome(before: &Payment, after: &Payment) -> &'static str {
     match after.status {
         Status::Executed if before.status != Status::Executed => "executed",
         Status::Failed if before.status != Status::Failed => "failed",
-        _ if raised => "attention",
+        _ if raised => ATTENTION,
         _ => "as_believed",
     }
 }

@@ -44,6 +44,11 @@ pub struct AuditRow {
     pub chain: String,
 }
 
+/// The entries about one payment. The tenant's name is no column here: there are as many entries of a tenant as there
+/// are, and SQLite would rather walk all of them in order than sort the few of a payment.
+pub(super) const OF_PAYMENT: &str = "SELECT seq, canonical, previous, chain FROM audit_entries \
+     WHERE tenant || '' = $1 AND payment_id = $2 ORDER BY seq";
+
 #[derive(FromRow)]
 struct Head {
     seq: i64,
@@ -53,9 +58,7 @@ struct Head {
 impl Session {
     /// The entries about one payment, in order.
     pub async fn audit_of(&mut self, tenant: &str, payment_id: &str) -> Result<Vec<AuditRow>, StoreFault> {
-        Ok(on!(self, conn => sqlx::query_as("SELECT seq, canonical, previous, chain FROM audit_entries \
-              WHERE tenant = $1 AND payment_id = $2 ORDER BY seq")
-            .bind(tenant).bind(payment_id).fetch_all(conn).await)?)
+        Ok(on!(self, conn => sqlx::query_as(OF_PAYMENT).bind(tenant).bind(payment_id).fetch_all(conn).await)?)
     }
 
     /// A tenant's chain after position `after`, in order.

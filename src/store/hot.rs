@@ -1,20 +1,22 @@
-//! The statements that calls and ticks run all the time, by name.
+//! The statements that calls and ticks run all the time, and a verifier for each payment, by name.
 //!
 //! *Invariant*: each reads an index, so that its cost follows what is open or asked for, not what
 //! is stored. `tests/it/growth.rs` reads their plans over many finished rows and few open ones.
 
 use super::approvals::{CHALLENGES, DECISIONS};
 use super::archive::finished_statement;
+use super::audit::OF_PAYMENT;
 use super::effects::{BY_KEY, TRAIL};
 use super::engine::{
     Engine, POSTGRES_DUE, POSTGRES_EVENT_DUE, SQLITE_DUE, SQLITE_EVENT_DUE, claim_events_statement, claim_statement,
 };
 use super::payments::{ATTENTION, BY_ID, BY_ORDER, FOR_WORK, LIST_OF_AGENT, LIST_OF_TENANT, OPEN};
+use super::proving::IDS;
 use super::restores::{MAY_WORK, PENDING};
 use super::usage::{IN_WINDOW, OPEN_NOW};
 
 /// Their names and texts.
-pub const fn hot_statements(engine: Engine) -> [(&'static str, &'static str); 20] {
+pub const fn hot_statements(engine: Engine) -> [(&'static str, &'static str); 22] {
     let (due, event_due) = match engine {
         Engine::Sqlite => (SQLITE_DUE, SQLITE_EVENT_DUE),
         Engine::Postgres => (POSTGRES_DUE, POSTGRES_EVENT_DUE),
@@ -40,5 +42,7 @@ pub const fn hot_statements(engine: Engine) -> [(&'static str, &'static str); 20
         ("finished", finished_statement(engine)),
         ("to compare", PENDING),
         ("may work", MAY_WORK),
+        ("audit of a payment", OF_PAYMENT),
+        ("ids of a tenant", IDS),
     ]
 }

@@ -105,12 +105,13 @@ impl Session {
         )
     }
 
-    /// The payments of which the rail knew more, at most `limit`.
+    /// The payments of which the rail knew more, at most `limit`; those that need a person first.
     pub async fn surprises(&mut self, restore: &str, limit: i64) -> Result<Vec<Surprise>, StoreFault> {
         Ok(
             on!(self, conn => sqlx::query_as("SELECT c.payment_id, p.tenant, p.order_id, c.believed, c.finding, c.outcome \
               FROM comparisons c JOIN payments_everywhere p ON p.payment_id = c.payment_id \
-              WHERE c.restore_id = $1 AND c.outcome NOT IN ('', 'as_believed') ORDER BY c.payment_id LIMIT $2")
+              WHERE c.restore_id = $1 AND c.outcome NOT IN ('', 'as_believed') \
+              ORDER BY CASE c.outcome WHEN 'attention' THEN 0 ELSE 1 END, c.payment_id LIMIT $2")
             .bind(restore).bind(limit).fetch_all(conn).await)?,
         )
     }
@@ -141,6 +142,9 @@ impl Tx {
         }
         on!(self, conn => sqlx::query("INSERT INTO comparisons (restore_id, payment_id, believed, finding, outcome, compared_at) \
               SELECT $1, payment_id, status, '', '', NULL FROM payments WHERE status <> 'EXECUTED'")
+            .bind(restore).execute(conn).await.map(drop))?;
+        // A report is of the last one; of those before only what they found is worth keeping.
+        on!(self, conn => sqlx::query("DELETE FROM comparisons WHERE restore_id <> $1 AND outcome = 'as_believed'")
             .bind(restore).execute(conn).await.map(drop))?;
         Ok(true)
     }

@@ -531,3 +531,40 @@ async fn the_command_marks_compares_shows_progress_and_reports() {
     })
     .await;
 }
+
+/// The report names a thousand payments; what it counts, and its exit code, are of all.
+#[tokio::test]
+async fn a_payment_that_needs_a_person_is_told_however_many_were_settled() {
+    each_with(patient(), async |app: &mut App| {
+        let (first, second) = (app.awaiting("first").await, app.awaiting("second").await);
+        let mut raw = app.db.raw().await;
+        let rows = format!(
+            "INSERT INTO restores VALUES ('rst_1', 'lifted', 'told', 1, 1, 1); \
+             INSERT INTO comparisons VALUES ('rst_1', '{first}', 'SIGNED', 'found', 'executed', 1), \
+               ('rst_1', '{second}', 'CREATED', 'found', 'attention', 1)"
+        );
+        raw.execute(&rows).await.unwrap();
+        let (code, text, told) = command(app, &["--report"]).await;
+        assert!(code == 1 && told.contains("1 payments need a person"), "{told}");
+        let text = text.as_str().unwrap();
+        assert!(text.find(&second) < text.find(&first), "what needs a person comes first: {text}");
+        // Beyond those that are named.
+        raw.execute("UPDATE comparisons SET payment_id = 'pay_x' WHERE outcome = 'attention'").await.unwrap();
+        let (code, _, told) = command(app, &["--report"]).await;
+        assert!(code == 1 && told.contains("1 payments need a person"), "{told}");
+        raw.execute("DELETE FROM comparisons; DELETE FROM restores").await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_connection_is_enough_to_compare() {
+    each_with(patient().config(|config| config.database.pool_size = 1), async |app: &mut App| {
+        let id = app.signed("order-1").await;
+        app.journal.mark_restored("told").await.unwrap();
+        assert!(compare_all(app, &app.journal).await.lifted);
+        app.settle().await;
+        assert_eq!((app.status("order-1").await.status().as_str(), app.executions(&id).await), ("EXECUTED", 1));
+    })
+    .await;
+}

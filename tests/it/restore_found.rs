@@ -146,3 +146,26 @@ async fn a_desk_that_is_told_to_reconcile_compares_at_each_start_and_then_works(
         desk.finish().await;
     }
 }
+
+/// A desk that is switched off every night compares every morning.
+#[tokio::test]
+async fn of_an_earlier_comparison_only_what_it_found_is_kept() {
+    each_with(patient(), async |app: &mut App| {
+        let (plain, found) = (app.awaiting("plain").await, app.awaiting("found").await);
+        app.journal.mark_restored("told").await.unwrap();
+        assert!(compare_all(app, &app.journal).await.lifted);
+        let mut raw = app.db.raw().await;
+        let set = format!("UPDATE comparisons SET outcome = 'attention' WHERE payment_id = '{found}'");
+        raw.execute(&set).await.unwrap();
+        app.clock.advance(1_000_000);
+        app.journal.mark_restored("told").await.unwrap();
+        let kept = raw
+            .texts("SELECT payment_id || ' ' || outcome FROM comparisons ORDER BY compared_at IS NULL, payment_id")
+            .await;
+        assert_eq!(kept, [format!("{found} attention"), format!("{plain} "), format!("{found} ")]);
+        assert!(compare_all(app, &app.journal).await.lifted);
+        let report = app.journal.restore_report().await.unwrap().unwrap();
+        assert_eq!((report.total(), report.waits()), (2, 0), "the last one's alone");
+    })
+    .await;
+}

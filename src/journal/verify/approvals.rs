@@ -13,13 +13,12 @@ use crate::store::StoredDecision;
 /// the intent was written may stand before it in the chain.
 const UNDER_WAY_MICROS: i64 = 60_000_000;
 
+const INTENDED: &str = "rail.execute.intended";
+
 /// What an execution rests on.
 pub(super) fn approvals(case: &Case<'_>) -> Vec<Break> {
-    let mut breaks = Vec::new();
-    let intended = case.history.iter().find(|facts| facts.event == "rail.execute.intended");
-    if let Some(intended) = intended {
-        breaks.extend(quorum(case, intended));
-    }
+    let mut breaks: Vec<Break> = begun(case).into_iter().flat_map(|intended| quorum(case, intended)).collect();
+    let intended = case.history.iter().find(|facts| facts.event == INTENDED);
     let ended = |facts: &&AuditFacts| !facts.version.is_empty() && facts.to == "EXECUTED" && facts.from != "EXECUTED";
     let Some(executed) = case.history.iter().find(ended) else { return breaks };
     if executed.event == "attest_executed.second" {
@@ -29,6 +28,24 @@ pub(super) fn approvals(case: &Case<'_>) -> Vec<Break> {
         breaks.push(case.broken(BreakKind::ExecutionUnapproved, Some(executed), expected, "none"));
     }
     breaks
+}
+
+/// The first intent under each key since this round began: each had to have its quorum. What an earlier round rested on is
+/// void, and its rule is not kept.
+fn begun<'a>(case: &Case<'a>) -> Vec<&'a AuditFacts> {
+    let (mut begun, mut fresh) = (Vec::new(), true);
+    for facts in case.changes() {
+        match facts.event.as_str() {
+            "execution.quorum_lost" => (begun, fresh) = (Vec::new(), true),
+            "attest_not_executed.second" => fresh = true,
+            INTENDED if fresh => {
+                fresh = false;
+                begun.push(facts);
+            }
+            _ => {}
+        }
+    }
+    begun
 }
 
 /// The decisions counted before the intent complete the payment's own rule, each verified anew.

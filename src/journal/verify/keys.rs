@@ -29,6 +29,8 @@ pub(super) struct Revocation {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Keys {
     known: BTreeMap<String, KeyHistory>,
+    /// How many entries told of a key.
+    told: usize,
     /// The last entry that was looked at.
     pub(super) seen: i64,
 }
@@ -43,11 +45,13 @@ impl Keys {
         let seq = facts.seq.parse().unwrap_or(i64::MAX);
         match facts.event.as_str() {
             "signer_key.enrolled" => {
+                self.told = self.told.saturating_add(1);
                 let digest = facts.digest_of_details.clone();
                 let history = KeyHistory { digest, enrolled_seq: seq, revoked: None };
                 self.known.entry(facts.reason.clone()).or_insert(history);
             }
             "signer_key.revoked" => {
+                self.told = self.told.saturating_add(1);
                 if let Some(history) = self.known.get_mut(&facts.reason) {
                     history.revoked.get_or_insert_with(|| Revocation { seq, at: facts.ts.clone() });
                 }
@@ -85,7 +89,9 @@ pub(super) async fn check(
         looks = looks.saturating_add(1);
         if now.is_empty() || earlier.as_ref() == Some(&now) || looks >= LOOKS {
             for found in now {
-                report.push(found);
+                if !report.breaks.contains(&found) {
+                    report.push(found);
+                }
             }
             return Ok(stored.into_iter().map(|key| (name_of(&key), key.public_key)).collect());
         }
@@ -93,6 +99,17 @@ pub(super) async fn check(
         earlier = Some(now);
         keys.catch_up(session, &report.tenant).await?;
     }
+}
+
+/// The public keys that are stored, compared anew, if the chain tells of more since they were looked at.
+pub(super) async fn since(
+    session: &mut Session,
+    keys: &mut Keys,
+    report: &mut AuditReport,
+) -> Result<Option<BTreeMap<String, String>>, StoreFault> {
+    let told = keys.told;
+    keys.catch_up(session, &report.tenant).await?;
+    if keys.told == told { Ok(None) } else { check(session, keys, report).await.map(Some) }
 }
 
 fn name_of(key: &PinnedKey) -> String {

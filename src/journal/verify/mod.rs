@@ -194,7 +194,7 @@ pub async fn verify_audit(
         signed::check(&mut session, source, &mut report, progress).await?;
     }
     let pinned = keys::check(&mut session, &mut keys, &mut report).await?;
-    payments::check(&mut session, &keys, pinned, &mut report, progress).await?;
+    payments::check(&mut session, keys, pinned, &mut report, progress).await?;
     Ok(report)
 }
 

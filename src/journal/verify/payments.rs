@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::create::says_its_terms;
 use super::approvals::approvals;
 use super::holds::holds;
-use super::keys::Keys;
+use super::keys::{Keys, since};
 use super::sent::{outcome, sent};
 use super::{AuditReport, Break, BreakKind, LOOKS, Progress};
 use crate::domain::Payment;
@@ -19,7 +19,7 @@ const PAGE: i64 = 200;
 pub(super) struct Known<'a> {
     tenant: &'a str,
     /// As the chain tells of them.
-    pub(super) keys: &'a Keys,
+    pub(super) keys: Keys,
     /// The public keys that are stored, by `signer key_id`.
     pinned: BTreeMap<String, String>,
 }
@@ -70,13 +70,13 @@ fn broken(
 
 pub(super) async fn check(
     session: &mut Session,
-    keys: &Keys,
+    keys: Keys,
     pinned: BTreeMap<String, String>,
     report: &mut AuditReport,
     progress: &mut Progress<'_>,
 ) -> Result<(), StoreFault> {
     let tenant = report.tenant.clone();
-    let known = Known { tenant: &tenant, keys, pinned };
+    let mut known = Known { tenant: &tenant, keys, pinned };
     for stored in [true, false] {
         let mut after = String::new();
         loop {
@@ -88,7 +88,15 @@ pub(super) async fn check(
             let Some(last) = page.last() else { break };
             last.clone_into(&mut after);
             for id in &page {
-                for found in look(session, &known, id).await? {
+                let mut breaks = look(session, &known, id).await?;
+                // By a key that came since the keys were looked at?
+                if breaks.iter().any(|found| found.kind == BreakKind::DecisionInvalid)
+                    && let Some(pinned) = since(session, &mut known.keys, report).await?
+                {
+                    known.pinned = pinned;
+                    breaks = look(session, &known, id).await?;
+                }
+                for found in breaks {
                     report.push(found);
                 }
                 report.payments = report.payments.saturating_add(1);

@@ -1,12 +1,15 @@
 //! A history that is complete is found whole: at work, after a second round, and whatever became of keys.
 
+use std::time::Duration;
+
 use countersign::journal::verify::BreakKind;
 use countersign::proof::{SigningKey, sha256_hex};
 use serde_json::json;
 
 use super::story::each;
 use super::story::verified;
-use crate::harness::app::{App, each_with, two_must_approve};
+use crate::desk_attest::in_doubt;
+use crate::harness::app::{App, Wishes, each_with, two_must_approve};
 use crate::harness::people::enrolment;
 
 #[tokio::test]
@@ -119,6 +122,43 @@ async fn two_people_who_say_that_it_was_not_paid_leave_a_whole_history() {
         }
         let report = verified(app, None).await;
         assert_eq!((report.breaks, report.payments), (vec![], 1));
+    })
+    .await;
+}
+
+/// The first attempt sent nothing, as two people said; before the second key is used a signature is void.
+#[tokio::test]
+async fn each_round_with_an_intent_is_judged_by_its_own_approvals() {
+    let wishes = Wishes::default().patient().config(|config| {
+        "none".clone_into(&mut config.rail.dedup);
+        config.rail.in_flight_s = 60;
+    });
+    each_with(wishes, async |app: &mut App| {
+        let id = in_doubt(app, "order-1", "drop_request").await;
+        app.pass(Duration::from_mins(2)).await;
+        for person in ["operator-1", "operator-2"] {
+            let word = json!({"order_id": "order-1", "evidence": "nothing left the bank"});
+            app.call(&app.operator_named(person), "attest_not_executed", word).await;
+        }
+        app.revoke_key("finance-1").await;
+        app.faults(json!({"standing": {"lookup_down": false}})).await;
+        app.until("order-1", "AWAITING_SIGNER").await;
+        app.sign_as("finance-2", "order-1").await;
+        app.until("order-1", "EXECUTED").await;
+        let payment = app.payment("order-1").await;
+        assert_eq!((payment.execution.group, payment.round, app.requests(&id).await), (2, 2, 2));
+        app.whole().await;
+        // The second intent has no approvals without those of its round.
+        let audit = app.audit().await;
+        let intended = audit.iter().rfind(|facts| facts.event == "rail.execute.intended").unwrap().seq.parse().ok();
+        let mut raw = app.db.raw().await;
+        raw.execute("CREATE TABLE kept AS SELECT * FROM decisions WHERE round = 2").await.unwrap();
+        raw.execute("DELETE FROM decisions WHERE round = 2").await.unwrap();
+        let report = verified(app, None).await;
+        let unapproved: Vec<_> =
+            report.breaks.iter().filter(|found| found.kind == BreakKind::ExecutionUnapproved).collect();
+        assert!(unapproved.len() == 1 && unapproved[0].seq == intended, "{:#?}", report.breaks);
+        raw.execute("INSERT INTO decisions SELECT * FROM kept; DROP TABLE kept").await.unwrap();
     })
     .await;
 }

@@ -5,6 +5,7 @@ mod checkpoints;
 mod command;
 mod completeness;
 mod hands;
+mod meanwhile;
 mod note;
 mod story;
 mod tampering;
