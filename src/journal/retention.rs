@@ -6,12 +6,14 @@
 use std::time::Duration;
 
 use super::Journal;
-use crate::domain::Refusal;
+use crate::domain::{Refusal, Timestamp};
 use crate::store::{Moved, Place};
 use crate::telemetry::metrics::metrics;
 
 /// Payments that one transaction moves: few, because SQLite has one writer.
-const AT_ONCE: i64 = 32;
+const AT_ONCE: usize = 32;
+/// Payments that are looked at for one batch, before any transaction: those whose events were not delivered are passed by.
+const LOOKED_AT: i64 = 256;
 
 impl Journal {
     /// Moves the next payments after `after` that ended long enough ago; nothing when none is to be moved ever.
@@ -19,13 +21,19 @@ impl Journal {
     /// *Errors*: `STORE_UNAVAILABLE`; nothing moved then.
     pub async fn retire(&self, after: &Place) -> Result<Moved, Refusal> {
         let Some(kept) = self.rules.finished_after else { return Ok(Moved::default()) };
+        let back = i64::try_from(kept.as_micros()).unwrap_or(i64::MAX);
+        let ended = |now: Timestamp| now.plus_micros(0_i64.saturating_sub(back));
+        let (_, now) = self.store.next_due().await?;
+        let found = self.store.read().await?.finished(ended(now), after, AT_ONCE, LOOKED_AT).await?;
+        if found.payments.is_empty() {
+            return Ok(Moved { next: found.next, ..Moved::default() });
+        }
         let mut tx = self.store.begin().await?;
         if tx.restore_is_open().await? {
             return Ok(Moved::default());
         }
-        let back = i64::try_from(kept.as_micros()).unwrap_or(i64::MAX);
-        let until = tx.now().plus_micros(0_i64.saturating_sub(back));
-        let moved = tx.archive_finished(until, after, AT_ONCE).await?;
+        let until = ended(tx.now());
+        let moved = tx.archive_finished(until, &found).await?;
         tx.commit().await?;
         metrics().retired(moved.payments.into());
         if moved.payments > 0 {

@@ -6,7 +6,7 @@
 
 use sqlx::FromRow;
 
-use super::engine::{Engine, Tx, on};
+use super::engine::{Engine, Session, Tx, on};
 use super::fault::StoreFault;
 use super::row::PaymentRow;
 use crate::domain::Timestamp;
@@ -20,27 +20,38 @@ pub struct Place {
     pub payment_id: String,
 }
 
-/// What may move: ended, nothing to be done for it, nobody to look at it, and all its events delivered.
+/// What may be moved, in order, and whether an event of it was not delivered. Who reads this writes nothing.
 ///
-/// `$1` is the latest last change, `$2` and `$3` the place after which to look, `$4` the store's time.
-const SQLITE_FINISHED: &str = "SELECT updated_at, payment_id FROM payments \
+/// `$1` is the latest last change, `$2` and `$3` the place after which to look, `$4` how many rows are looked at,
+/// whatever they come to: after a receiver was gone for weeks most have an event left. A sub-select of one value is
+/// never made a scan of all events.
+pub(super) const FINISHED: &str = "SELECT updated_at, payment_id, \
+       CAST(COALESCE((SELECT 1 FROM outbox WHERE outbox.payment_id = payments.payment_id AND outbox.state <> 'delivered' \
+         LIMIT 1), 0) AS BIGINT) AS undelivered \
+     FROM payments \
      WHERE next_wake_at IS NULL AND held_at IS NULL AND attention = '' AND phase <> 'unknown' \
        AND status IN ('EXECUTED','REJECTED','EXPIRED','CANCELLED','FAILED') \
-       AND updated_at <= $1 AND (updated_at, payment_id) > ($2, $3) AND lease_until <= $4 \
-       AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.payment_id = payments.payment_id AND outbox.state <> 'delivered') \
-     ORDER BY updated_at, payment_id LIMIT $5";
-const POSTGRES_FINISHED: &str = "SELECT updated_at, payment_id FROM payments \
-     WHERE next_wake_at IS NULL AND held_at IS NULL AND attention = '' AND phase <> 'unknown' \
-       AND status IN ('EXECUTED','REJECTED','EXPIRED','CANCELLED','FAILED') \
-       AND updated_at <= $1 AND (updated_at, payment_id) > ($2, $3) AND lease_until <= $4 \
-       AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.payment_id = payments.payment_id AND outbox.state <> 'delivered') \
-     ORDER BY updated_at, payment_id LIMIT $5 FOR UPDATE SKIP LOCKED";
+       AND updated_at <= $1 AND (updated_at, payment_id) > ($2, $3) \
+     ORDER BY updated_at, payment_id LIMIT $4";
 
-/// The statement that finds what may move.
-pub(super) const fn finished_statement(engine: Engine) -> &'static str {
+/// Whether one of them may still move: ended, nothing to be done for it, nobody to look at it or at work on it, and all
+/// its events delivered. `$2` is the latest last change, `$3` the store's time.
+const SQLITE_MAY_MOVE: &str = "SELECT payment_id FROM payments WHERE payment_id = $1 \
+       AND next_wake_at IS NULL AND held_at IS NULL AND attention = '' AND phase <> 'unknown' \
+       AND status IN ('EXECUTED','REJECTED','EXPIRED','CANCELLED','FAILED') AND updated_at <= $2 AND lease_until <= $3 \
+       AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.payment_id = payments.payment_id AND outbox.state <> 'delivered')";
+/// The row is locked, so that it stays so until the commit; one that another has locked stays where it is this time.
+const POSTGRES_MAY_MOVE: &str = "SELECT payment_id FROM payments WHERE payment_id = $1 \
+       AND next_wake_at IS NULL AND held_at IS NULL AND attention = '' AND phase <> 'unknown' \
+       AND status IN ('EXECUTED','REJECTED','EXPIRED','CANCELLED','FAILED') AND updated_at <= $2 AND lease_until <= $3 \
+       AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.payment_id = payments.payment_id AND outbox.state <> 'delivered') \
+     FOR UPDATE SKIP LOCKED";
+
+/// The statement that asks whether a payment may still move.
+pub(super) const fn may_move_statement(engine: Engine) -> &'static str {
     match engine {
-        Engine::Sqlite => SQLITE_FINISHED,
-        Engine::Postgres => POSTGRES_FINISHED,
+        Engine::Sqlite => SQLITE_MAY_MOVE,
+        Engine::Postgres => POSTGRES_MAY_MOVE,
     }
 }
 
@@ -64,6 +75,15 @@ const ALONG: [&str; 8] = [
     "DELETE FROM outbox WHERE payment_id = $1 AND state = 'delivered'",
 ];
 
+/// What was found that may be moved.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Finished {
+    /// The payments.
+    pub payments: Vec<String>,
+    /// Where to look next; `None` when there is nothing more.
+    pub next: Option<Place>,
+}
+
 /// What a batch came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Moved {
@@ -75,26 +95,69 @@ pub struct Moved {
     pub next: Option<Place>,
 }
 
+#[derive(FromRow)]
+struct Candidate {
+    #[sqlx(flatten)]
+    place: Place,
+    undelivered: i64,
+}
+
+impl Session {
+    /// Up to `most` payments after `after` that last changed at or before `until` and may be moved. Looks at `looked_at`
+    /// rows at most, so none may be found and there be more all the same.
+    pub async fn finished(
+        &mut self,
+        until: Timestamp,
+        after: &Place,
+        most: usize,
+        looked_at: i64,
+    ) -> Result<Finished, StoreFault> {
+        let rows: Vec<Candidate> = on!(self, conn => sqlx::query_as(FINISHED)
+            .bind(until.micros()).bind(after.updated_at).bind(&after.payment_id).bind(looked_at)
+            .fetch_all(conn).await)?;
+        let mut more = i64::try_from(rows.len()).is_ok_and(|count| count >= looked_at);
+        let mut found = Finished::default();
+        let mut last = None;
+        for Candidate { place, undelivered } in rows {
+            if found.payments.len() >= most {
+                more = true;
+                break;
+            }
+            if undelivered == 0 {
+                found.payments.push(place.payment_id.clone());
+            }
+            last = Some(place);
+        }
+        found.next = last.filter(|_| more);
+        Ok(found)
+    }
+}
+
 impl Tx {
-    /// Moves up to `limit` payments that last changed at or before `until` and are all over.
+    /// Moves those of `found` that last changed at or before `until` and are all over, judged afresh.
     ///
     /// *Crash*: before the commit all of them are where they were.
-    pub async fn archive_finished(&mut self, until: Timestamp, after: &Place, limit: i64) -> Result<Moved, StoreFault> {
-        let now = self.now().micros();
-        let statement = finished_statement(self.engine());
-        let found: Vec<Place> = on!(self, conn => sqlx::query_as(statement)
-            .bind(until.micros()).bind(after.updated_at).bind(&after.payment_id).bind(now).bind(limit)
-            .fetch_all(conn).await)?;
-        let full = i64::try_from(found.len()).is_ok_and(|count| count >= limit);
-        let mut moved = Moved { next: found.last().filter(|_| full).cloned(), ..Moved::default() };
-        for place in found {
-            if self.archive(&place.payment_id).await? {
+    pub async fn archive_finished(&mut self, until: Timestamp, found: &Finished) -> Result<Moved, StoreFault> {
+        let mut moved = Moved { next: found.next.clone(), ..Moved::default() };
+        for payment_id in &found.payments {
+            if !self.may_move(payment_id, until).await? {
+                continue;
+            }
+            if self.archive(payment_id).await? {
                 moved.payments = moved.payments.saturating_add(1);
             } else {
-                moved.kept.push(place.payment_id);
+                moved.kept.push(payment_id.clone());
             }
         }
         Ok(moved)
+    }
+
+    async fn may_move(&mut self, payment_id: &str, until: Timestamp) -> Result<bool, StoreFault> {
+        let now = self.now().micros();
+        let statement = may_move_statement(self.engine());
+        let over: Option<String> = on!(self, conn => sqlx::query_scalar(statement)
+            .bind(payment_id).bind(until.micros()).bind(now).fetch_optional(conn).await)?;
+        Ok(over.is_some())
     }
 
     async fn archive(&mut self, payment_id: &str) -> Result<bool, StoreFault> {

@@ -4,7 +4,7 @@
 //! is stored. `tests/it/growth.rs` reads their plans over many finished rows and few open ones.
 
 use super::approvals::{CHALLENGES, DECISIONS};
-use super::archive::finished_statement;
+use super::archive::{FINISHED, may_move_statement};
 use super::audit::OF_PAYMENT;
 use super::effects::{BY_KEY, TRAIL};
 use super::engine::{
@@ -16,7 +16,7 @@ use super::restores::{MAY_WORK, PENDING};
 use super::usage::{IN_WINDOW, OPEN_NOW};
 
 /// Their names and texts.
-pub const fn hot_statements(engine: Engine) -> [(&'static str, &'static str); 22] {
+pub const fn hot_statements(engine: Engine) -> [(&'static str, &'static str); 23] {
     let (due, event_due) = match engine {
         Engine::Sqlite => (SQLITE_DUE, SQLITE_EVENT_DUE),
         Engine::Postgres => (POSTGRES_DUE, POSTGRES_EVENT_DUE),
@@ -39,7 +39,8 @@ pub const fn hot_statements(engine: Engine) -> [(&'static str, &'static str); 22
         ("effects of a payment", TRAIL),
         ("event due", event_due),
         ("claim of events", claim_events_statement(engine)),
-        ("finished", finished_statement(engine)),
+        ("finished", FINISHED),
+        ("may move", may_move_statement(engine)),
         ("to compare", PENDING),
         ("may work", MAY_WORK),
         ("audit of a payment", OF_PAYMENT),

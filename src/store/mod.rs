@@ -28,7 +28,7 @@ mod usage;
 mod writes;
 
 pub use approvals::{PinnedKey, StoredChallenge, StoredDecision};
-pub use archive::{Moved, Place};
+pub use archive::{Finished, Moved, Place};
 pub use attestations::{Attestation, Matter};
 pub use audit::{AuditNote, AuditRow};
 pub use context::ContextUse;

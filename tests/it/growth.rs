@@ -170,7 +170,8 @@ fn reads(name: &str) -> (&'static [&'static str], &'static str) {
         }
         "event due" => (&["outbox_due"], "'https://a.example/'"),
         "claim of events" => (&["outbox_due"], "'lse_1', 1900000000000000, 'https://a.example/', 1800000000000001, 8"),
-        "finished" => (&["payments_finished", "outbox_undelivered"], "1700000000000000, 0, '', 1800000000000001, 32"),
+        "finished" => (&["payments_finished", "outbox_undelivered"], "1700000000000000, 0, '', 256"),
+        "may move" => (&["outbox_undelivered"], "'pay_01J00000010000000000000017', 1700000000000000, 1800000000000001"),
         "to compare" => (&["comparisons_pending"], "'rst_1', '', 16"),
         "may work" => (&[], "'k17', 1"),
         "audit of a payment" => (&["audit_entries_by_payment"], "'acme', 'pay_01J00000010000000000000017'"),
