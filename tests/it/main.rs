@@ -61,6 +61,7 @@ mod property;
 mod restore;
 mod restore_found;
 mod retention;
+mod retention_passed;
 mod schema;
 mod ship;
 mod signer_conformance;
