@@ -19,20 +19,21 @@ use crate::domain::{
 use crate::store::{EffectKind, EffectState, Lease, Tx};
 
 impl Journal {
-    /// Does what a signed payment needs at the rail. The caller holds the lease.
+    /// Does what a signed payment needs at the rail. The caller holds the lease, and still does if it gets the payment
+    /// back: an outcome gives the lease up.
     #[tracing::instrument(name = "journal.payment.execute", skip_all, fields(payment.id = %payment.terms.payment_id))]
-    pub(super) async fn execute(&self, lease: &Lease, payment: Payment) -> Result<Payment, Refusal> {
+    pub(super) async fn execute(&self, lease: &Lease, payment: Payment) -> Result<Option<Payment>, Refusal> {
         crate::telemetry::trace_context::add_link(&tracing::Span::current(), &payment.terms.traceparent);
         match execution_step(&payment, lease.claimed_at) {
             ExecutionStep::Start => self.start(lease).await,
             ExecutionStep::SendAgain => self.send_again(lease).await,
             ExecutionStep::LookUp => self.look_up(lease, payment).await,
-            ExecutionStep::Wait => Ok(payment),
+            ExecutionStep::Wait => Ok(Some(payment)),
         }
     }
 
     /// The first transaction of the first attempt: quorum re-verified, intent written.
-    async fn start(&self, lease: &Lease) -> Result<Payment, Refusal> {
+    async fn start(&self, lease: &Lease) -> Result<Option<Payment>, Refusal> {
         let started = Started::now(&self.clock);
         let mut tx = self.store.begin().await?;
         let payment = self.under_lease(&mut tx, lease).await?;
@@ -41,7 +42,7 @@ impl Journal {
         }
         match self.quorum_holds(&mut tx, &payment).await? {
             Quorum::Holds => {}
-            Quorum::Lost(policy) => return self.new_round(tx, payment, policy).await,
+            Quorum::Lost(policy) => return self.new_round(tx, payment, policy).await.map(Some),
             Quorum::Denied(refusal) => {
                 let event = Event::PolicyDenied { reason: refusal.code.as_str().to_lowercase() };
                 let actor = self.worker_actor();
@@ -49,12 +50,13 @@ impl Journal {
                 let applied = self.change(&mut tx, &payment, event, act).await?;
                 tx.commit().await?;
                 self.announce(&applied);
-                return Ok(applied.payment);
+                return Ok(Some(applied.payment));
             }
         }
         let intent = self.intent(&payment);
         let (payment, recorded) = self.record(tx, started, &payment, vec![Event::ExecutionIntended], intent).await?;
-        self.send(lease, &payment, recorded).await
+        self.send(lease, &payment, recorded).await?;
+        Ok(None)
     }
 
     /// Asks everybody anew, by the rule in force now; what was signed before is void.
@@ -72,13 +74,14 @@ impl Journal {
         Ok(applied.payment)
     }
 
-    async fn send_again(&self, lease: &Lease) -> Result<Payment, Refusal> {
+    async fn send_again(&self, lease: &Lease) -> Result<Option<Payment>, Refusal> {
         let started = Started::now(&self.clock);
         let mut tx = self.store.begin().await?;
         let payment = self.under_lease(&mut tx, lease).await?;
         let intent = self.intent(&payment);
         let (payment, recorded) = self.record(tx, started, &payment, vec![Event::SendStarted], intent).await?;
-        self.send(lease, &payment, recorded).await
+        self.send(lease, &payment, recorded).await?;
+        Ok(None)
     }
 
     pub(super) fn intent(&self, payment: &Payment) -> Intent {
@@ -100,8 +103,8 @@ impl Journal {
         }
     }
 
-    /// One attempt, one request, then the second transaction.
-    async fn send(&self, lease: &Lease, payment: &Payment, recorded: Recorded) -> Result<Payment, Refusal> {
+    /// One attempt, one request, then the second transaction, which gives the lease back.
+    async fn send(&self, lease: &Lease, payment: &Payment, recorded: Recorded) -> Result<(), Refusal> {
         let outcome = self.rail.execute(&recorded).await;
         let (state, words) = verdict(&outcome);
         // What this attempt was sent under; people may have raised the group by the time it is known.
@@ -120,11 +123,11 @@ impl Journal {
             event,
             release: Some(lease),
         };
-        self.settle(payment.terms.payment_id.as_str(), settlement).await
+        self.settle(payment.terms.payment_id.as_str(), settlement).await.map(drop)
     }
 
     /// Asks the rail; then settles, sends the same key again if that is safe, or waits.
-    async fn look_up(&self, lease: &Lease, payment: Payment) -> Result<Payment, Refusal> {
+    async fn look_up(&self, lease: &Lease, payment: Payment) -> Result<Option<Payment>, Refusal> {
         let key = payment.doubtful_key();
         let effect = self
             .store
@@ -146,7 +149,8 @@ impl Journal {
             let intent = self.intent(&current);
             let (payment, recorded) =
                 self.record(tx, started, &current, vec![event, Event::SendStarted], intent).await?;
-            return self.send(lease, &payment, recorded).await;
+            self.send(lease, &payment, recorded).await?;
+            return Ok(None);
         }
         if let Some(state) = settled_by(&finding) {
             tx.settle(&key, state, &format!("look-up: {words}")).await?;
@@ -159,7 +163,7 @@ impl Journal {
         tx.commit().await?;
         crash::at(Point::LookUpAfterCommit);
         self.announce(&applied);
-        Ok(applied.payment)
+        Ok(None)
     }
 }
 

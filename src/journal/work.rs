@@ -203,7 +203,12 @@ impl Journal {
                     payment = self.reach(lease, payment, false).await?.payment;
                 }
             }
-            Stage::Signed => payment = self.execute(lease, payment).await?,
+            Stage::Signed => match self.execute(lease, payment).await? {
+                Some(still_ours) => payment = still_ours,
+                // The outcome gave the lease back. The signer service is told by another claim, in a place of its own kind:
+                // one that hangs then has no place of an execution.
+                None => return Ok(()),
+            },
             Stage::Ended => {}
         }
         if payment.closing.tell_at.is_some_and(|at| at <= now) {

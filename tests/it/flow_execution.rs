@@ -395,6 +395,42 @@ async fn a_worker_that_panics_in_an_execution_leaves_work_that_another_finishes(
     .await;
 }
 
+/// A claim for each of the two services, and none that finds that its lease was given back.
+#[tokio::test]
+async fn an_outcome_and_the_word_to_the_signer_service_take_a_claim_each() {
+    each_with(Wishes::default().patient(), async |app: &mut App| {
+        let tick = async || {
+            let done = app.journal.tick().await.unwrap();
+            (done.claimed, done.failed)
+        };
+        app.signed("order-1").await;
+        assert_eq!(tick().await, (1, 0), "carried out");
+        assert_eq!(
+            (app.status("order-1").await.status().as_str(), app.signer.count("POST", "/cancel")),
+            ("EXECUTED", 0)
+        );
+        assert_eq!(tick().await, (1, 0), "told");
+        assert_eq!((tick().await, app.signer.count("POST", "/cancel")), ((0, 0), 1));
+
+        // Both are due when the rail is looked up.
+        app.signed("order-2").await;
+        app.faults(json!({"next": [{"kind": "drop_reply"}]})).await;
+        app.signer.set(Weather::Status(503));
+        assert_eq!([tick().await, tick().await, tick().await], [(1, 0), (1, 0), (0, 0)]);
+        app.signer.set(Weather::Fair);
+        let told = app.signer.count("POST", "/cancel");
+        app.clock.advance(3_600 * 1_000_000);
+        assert_eq!(app.status("order-2").await.phase(), "unknown");
+        assert_eq!(tick().await, (1, 0), "looked up");
+        assert_eq!(
+            (app.status("order-2").await.status().as_str(), app.signer.count("POST", "/cancel")),
+            ("EXECUTED", told)
+        );
+        assert_eq!((tick().await, tick().await, app.signer.count("POST", "/cancel")), ((1, 0), (0, 0), told + 1));
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn two_workers_share_the_work_and_double_none_of_it() {
     each(async |app: &mut App| {
