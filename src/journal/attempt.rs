@@ -55,9 +55,6 @@ impl Journal {
         events: Vec<Event>,
         intent: Intent,
     ) -> Result<(Payment, Recorded), Refusal> {
-        if events.is_empty() {
-            unless_restoring(&mut tx).await?;
-        }
         let actor = self.worker_actor();
         let mut current = payment.clone();
         let mut steps = Vec::new();
@@ -67,6 +64,10 @@ impl Journal {
             let applied = self.change(&mut tx, &current, event, act).await?;
             current = applied.payment.clone();
             steps.push(applied);
+        }
+        if current.version == payment.version {
+            // No update of the payment has asked.
+            unless_restoring(&mut tx).await?;
         }
         let row = tx
             .intend(&NewEffect {

@@ -60,7 +60,7 @@ cancel                            | >CANCELLED >CANCELLED >CANCELLED >CANCELLED 
 cancel, held                      | !HOLD     !HOLD     !HOLD     !HOLD     !HOLD     !HOLD      !HOLD     | !TERM    !TERM    !TERM   =         !TERM
 
 quorum lost                       | !BUSY     !BUSY     !BUSY     !BUSY     >AWAITING !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
-quorum lost, held                 | !BUSY     !BUSY     !BUSY     !BUSY     !BUSY     !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
+quorum lost, held                 | !BUSY     !BUSY     !BUSY     !BUSY     !HOLD     !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
 policy denies                     | !BUSY     !BUSY     !BUSY     !BUSY     >CANCELLED !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
 superseded                        | >CANCELLED >CANCELLED >CANCELLED >CANCELLED >CANCELLED !WAIT  !WAIT     | !TERM    !TERM    !TERM   !TERM     !TERM
 superseded, held                  | !HOLD     !HOLD     !HOLD     !HOLD     !HOLD     !HOLD      !HOLD     | !TERM    !TERM    !TERM   !TERM     !TERM
@@ -75,11 +75,11 @@ attested as not executed, settled | !ARG      !ARG      !ARG      !ARG      !ARG
 another signer is asked           | ~         ~         ~         ~         =         =          =         | !TERM    !TERM    !TERM   !TERM     !TERM
 another signer is asked, held     | !HOLD     !HOLD     !HOLD     !HOLD     =         =          =         | !TERM    !TERM    !TERM   !TERM     !TERM
 intent                            | !BUSY     !BUSY     !BUSY     !BUSY     >INTENDED !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
-intent, held                      | !BUSY     !BUSY     !BUSY     !BUSY     !BUSY     !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
+intent, held                      | !BUSY     !BUSY     !BUSY     !BUSY     !HOLD     !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
 intent, just before execute_by    | !BUSY     !BUSY     !BUSY     !BUSY     >INTENDED !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
 intent, at execute_by             | !BUSY     !BUSY     !BUSY     !BUSY     !EXP      !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
 resend                            | !BUSY     !BUSY     !BUSY     !BUSY     !BUSY     !BUSY      ~         | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
-resend, held                      | !BUSY     !BUSY     !BUSY     !BUSY     !BUSY     !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
+resend, held                      | !BUSY     !BUSY     !BUSY     !BUSY     !BUSY     !HOLD      !HOLD     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
 resend, just before resend_until  | !BUSY     !BUSY     !BUSY     !BUSY     !BUSY     !BUSY      ~         | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
 resend, at resend_until           | !BUSY     !BUSY     !BUSY     !BUSY     !BUSY     !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
 
@@ -98,7 +98,7 @@ look-up: nothing                  | =         =         =         =         =   
 look-up: nothing, at resend_until | =         =         =         =         =         >UNKNOWN+W ~+W       | =        =        =       =         =
 look-up: no answer                | =         =         =         =         =         >UNKNOWN   ~         | =        =        =       =         =
 restore: an attempt was made      | !BUSY     !BUSY     !BUSY     !BUSY     >UNKNOWN  >UNKNOWN   ~         | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
-restore: an attempt was made, held | !BUSY    !BUSY     !BUSY     !BUSY     !BUSY     !BUSY      !BUSY     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
+restore: an attempt was made, held | !BUSY    !BUSY     !BUSY     !BUSY     !HOLD     !HOLD      !HOLD     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
 restore: paid unseen              | ~+P       ~+P       ~+P       ~+P       ~+P       =          =         | =        =        =       =         =
 restore: paid unseen, held        | ~+P       ~+P       ~+P       ~+P       ~+P       =          =         | =        =        =       =         =
 context budget spent              | ~+B       ~+B       ~+B       ~+B       ~+B       ~+B        ~+B       | =        =        =       =         =

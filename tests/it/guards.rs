@@ -1,12 +1,14 @@
 //! Guards that stand before or behind another one, each seen where the other would not do.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::domain::{Phase, Status};
 use countersign::proof::{PaymentDocument, payment_digest};
+use countersign::store::{AuditNote, Guard};
 use serde_json::json;
 
-use crate::harness::app::{App, each};
+use crate::harness::app::{App, Wishes, each, each_with};
 use crate::harness::peer::Weather;
 use crate::harness::rpc::Answer;
 
@@ -190,6 +192,81 @@ async fn a_hold_after_the_claim_stops_the_intent_and_keeps_the_order() {
         let held = app.payment("order-1").await;
         assert_eq!((held.status, held.execution.phase), (Status::Signed, Phase::None));
         assert_eq!(app.requests(&id).await, 0);
+    })
+    .await;
+}
+
+/// A hold that commits between the claim's read and the first transaction.
+#[tokio::test]
+async fn a_hold_that_the_first_transaction_meets_leaves_no_lease_behind() {
+    each_with(Wishes::default().patient(), async |app: &mut App| {
+        let id = app.signed("order-1").await;
+        let worker = app.another(None).await;
+        let lease = worker.claim_due(1, &[]).await.unwrap().remove(0);
+        let before = app.payment("order-1").await;
+        let mut tx = app.db.store().begin().await.unwrap();
+        let mut held = before.clone();
+        (held.held_at, held.version, held.updated_at) = (Some(tx.now()), before.version + 1, tx.now());
+        tx.save_payment(&before, &held, Guard::Version).await.unwrap();
+        tx.audit(AuditNote {
+            tenant: "default".to_owned(),
+            payment_id: id.clone(),
+            version: held.version,
+            actor: "operator-1".to_owned(),
+            event: "payment.held".to_owned(),
+            from: "SIGNED".to_owned(),
+            to: "SIGNED".to_owned(),
+            reason: "paid by hand".to_owned(),
+            ..AuditNote::default()
+        });
+        // Who would write the intent waits for this one: for the writer, or for the row.
+        let attends = tokio::spawn(async move { worker.attend(&lease).await });
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        assert!(!attends.is_finished());
+        tx.commit().await.unwrap();
+        assert!(attends.await.unwrap());
+        assert_eq!(app.requests(&id).await, 0);
+        for person in ["olga", "piet"] {
+            let word = json!({"order_id": "order-1", "evidence": "the bank refused it"});
+            let answer = app.call(&app.operator_named(person), "release_hold", word).await;
+            assert!(!answer.is_error, "{}", answer.body);
+        }
+        app.settle().await;
+        assert_eq!(app.status("order-1").await.status(), "EXECUTED", "at once, and not when a lease is over");
+    })
+    .await;
+}
+
+/// An intent whose event changes nothing of the payment, so that no update of it asks for the restore.
+#[tokio::test]
+async fn a_restore_stops_an_effect_that_goes_with_no_change_of_its_payment() {
+    each_with(Wishes::default().patient(), async |app: &mut App| {
+        app.create("order-1").await;
+        app.signer.set(Weather::Status(500));
+        app.notify("order-1").await;
+        app.signer.set(Weather::Fair);
+        let states = "SELECT state FROM effects WHERE kind = 'signer.register'";
+        assert_eq!(app.db.raw().await.texts(states).await, ["unknown"]);
+        app.clock.advance(600 * 1_000_000);
+        let lease = app.journal.claim_due(1, &[]).await.unwrap().remove(0);
+        app.signer.once("GET /api/v1/payments", Weather::Slow(2_000));
+        let worker = Arc::clone(&app.journal);
+        let attends = tokio::spawn(async move { worker.attend(&lease).await });
+        while app.signer.count("GET", "/api/v1/payments") == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // It ends while the signer service is asked: that an attempt starts is nothing to it any more.
+        assert_eq!(app.cancel("order-1").await.status(), "CANCELLED");
+        app.journal.mark_restored("told").await.unwrap();
+        let (sent, audited) = (app.signer.count("POST", ""), app.rows("audit_entries").await);
+        assert!(!attends.is_finished());
+        assert!(!attends.await.unwrap());
+        assert_eq!((app.signer.count("POST", ""), app.rows("audit_entries").await), (sent, audited), "nothing left");
+        let attempts = "SELECT CAST(attempts AS TEXT) FROM effects WHERE kind = 'signer.register'";
+        assert_eq!(app.db.raw().await.texts(attempts).await, ["1"]);
+        assert!(crate::restore::compare_all(app, &app.journal).await.lifted);
+        app.pass(Duration::from_hours(1)).await;
+        assert_eq!(app.signer.count("POST", ""), sent, "nor later: it has ended");
     })
     .await;
 }

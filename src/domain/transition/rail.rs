@@ -6,17 +6,16 @@
 use std::time::Duration;
 
 use super::Moment;
-use super::signing::call_off;
+use super::signing::{call_off, held};
 use crate::domain::attention::Attention;
 use crate::domain::payment::{Closing, Payment, Phase, Stage, Status};
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::wake::may_resend;
 
-/// The guard of everything that touches the rail: signed, and in one of `phases`.
+/// The guard of everything that touches the rail: signed, in one of `phases`, and not held.
 pub(super) fn executing(payment: &Payment, phases: &[Phase]) -> Result<(), Refusal> {
-    let right = payment.status == Status::Signed && phases.contains(&payment.execution.phase);
-    if right && payment.held_at.is_none() {
-        return Ok(());
+    if payment.status == Status::Signed && phases.contains(&payment.execution.phase) {
+        return if payment.held_at.is_some() { Err(held(payment)) } else { Ok(()) };
     }
     Err(Refusal::new(Code::VersionConflict, "the payment is not where this step expects it").about(payment.reference()))
 }
