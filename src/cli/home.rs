@@ -286,8 +286,13 @@ pub(super) fn write_public(path: &Path, text: &str) -> std::io::Result<()> {
 #[cfg_attr(not(unix), expect(unused_variables, reason = "a mode is a word of Unix"))]
 fn write_whole(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
     let draft = path.with_extension("tmp");
+    // One that a crash left keeps the mode it was made with, and may be of another file.
+    match std::fs::remove_file(&draft) {
+        Err(err) if err.kind() != std::io::ErrorKind::NotFound => return Err(err),
+        _ => {}
+    }
     let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+    options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
     let mut file = options.open(&draft)?;

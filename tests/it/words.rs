@@ -68,6 +68,33 @@ async fn commands_on_keys_say_which_file_and_which_half() {
     told(&["webhooks", "redeliver"], 2, "--all-dead").await;
 }
 
+/// A draft that a crash left, in the public file's mode or leading elsewhere, gives a private key neither.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_private_key_takes_nothing_over_from_a_draft_that_was_left() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let folder = Folder::new("words");
+    let mode = |name: &str| std::fs::metadata(folder.join(name)).unwrap().permissions().mode() & 0o777;
+    std::fs::write(
+        folder.join("a.tmp"),
+        "left by a crash, and longer than any key that will be written here ".repeat(9),
+    )
+    .unwrap();
+    std::fs::set_permissions(folder.join("a.tmp"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    std::fs::write(folder.join("elsewhere"), "").unwrap();
+    symlink(folder.join("elsewhere"), folder.join("b.tmp")).unwrap();
+    for name in ["a", "b"] {
+        let (code, told) = run(&folder, &[], &["keys", "new", &format!("{name}.pem")]).await;
+        assert_eq!(code, 0, "{told}");
+        assert_eq!((mode(&format!("{name}.pem")), mode(&format!("{name}.pub.pem"))), (0o600, 0o644), "{name}");
+        let key = std::fs::read_to_string(folder.join(&format!("{name}.pem"))).unwrap();
+        assert!(key.starts_with("-----BEGIN") && !key.contains("left by"), "{name}");
+        assert!(std::fs::symlink_metadata(folder.join(&format!("{name}.pem"))).unwrap().is_file(), "{name}");
+        assert!(!folder.join(&format!("{name}.tmp")).exists(), "{name}");
+    }
+    assert_eq!(std::fs::read_to_string(folder.join("elsewhere")).unwrap(), "");
+}
+
 #[tokio::test]
 async fn a_span_that_cannot_be_meant_is_refused_by_the_command_line() {
     let folder = Folder::new("words");
