@@ -23,6 +23,11 @@ pub(super) enum Webhooks {
         after_help = "Examples:\n  countersign webhooks redeliver evt_01M8MVZKVSMWQPF6BJX58977ZP     to every target, delivered or not\n  countersign webhooks redeliver --all-dead\n\nRefused where there is no such event, or it is being delivered right now."
     )]
     Redeliver(Redeliver),
+    /// Give up the events that a target, which is listed no more, never took
+    #[command(
+        after_help = "Example:\n  countersign webhooks forget https://gone.example/hooks\n\nIts events, pending and dead, are deleted, and what they tell of may move to the archive. Refused while the target is in webhooks.targets."
+    )]
+    Forget(Forget),
 }
 
 /// The state of an event.
@@ -75,22 +80,36 @@ pub(super) struct Redeliver {
     file: ConfigFile,
 }
 
+/// Options of `webhooks forget`.
+#[derive(Debug, Args)]
+pub(super) struct Forget {
+    /// The target, as `webhooks list` shows it
+    #[arg(value_name = "URL")]
+    target: String,
+    #[command(flatten)]
+    file: ConfigFile,
+}
+
 impl Webhooks {
     pub(super) async fn run(self) -> Result<(), CommandFault> {
         match self {
             Self::List(list) => list.run().await,
             Self::Redeliver(redeliver) => redeliver.run().await,
+            Self::Forget(forget) => forget.run().await,
         }
     }
 }
 
-async fn open(file: &ConfigFile) -> Result<Store, CommandFault> {
-    Ok(open_current(&Config::load(file.config.as_deref())?, ambient().clock).await?)
+/// The database, and the targets as their events name them.
+async fn open(file: &ConfigFile) -> Result<(Store, Vec<String>), CommandFault> {
+    let config = Config::load(file.config.as_deref())?;
+    let targets = config.webhooks.urls()?.into_iter().map(String::from).collect();
+    Ok((open_current(&config, ambient().clock).await?, targets))
 }
 
 impl List {
     async fn run(self) -> Result<(), CommandFault> {
-        let store = open(&self.file).await?;
+        let (store, targets) = open(&self.file).await?;
         let state = self.state.map_or("", State::as_str);
         let events = store.read().await.map_err(failed)?.events(state, self.limit.into()).await.map_err(failed)?;
         store.close().await;
@@ -98,7 +117,7 @@ impl List {
             if self.json {
                 say(serde_json::to_string(event).map_err(failed)?);
             } else {
-                say(line(event));
+                say(line(event, targets.contains(&event.target)));
             }
         }
         if events.is_empty() && !self.json {
@@ -108,9 +127,10 @@ impl List {
     }
 }
 
-fn line(event: &ListedEvent) -> String {
+fn line(event: &ListedEvent, listed: bool) -> String {
     let at = |micros| Timestamp::from_micros(micros).rfc3339();
     let fate = match (event.next_at, event.delivered_at) {
+        (Some(_), _) if !listed => "sent nowhere: its target is not in webhooks.targets".to_owned(),
         (Some(next), _) if event.attempts == 0 => format!("first attempt {}", at(next)),
         (Some(next), _) => format!("next attempt {}", at(next)),
         (None, Some(delivered)) => format!("taken {}", at(delivered)),
@@ -130,7 +150,7 @@ impl Redeliver {
         }
         let event = self.event_id.as_deref().map(str::parse::<EventId>).transpose();
         let event = event.map_err(|refusal| CommandFault::Unusable(format!("EVENT_ID: {}", refusal.message)))?;
-        let store = open(&self.file).await?;
+        let (store, _) = open(&self.file).await?;
         let mut tx = store.begin().await.map_err(failed)?;
         let rows = match &event {
             Some(event) => tx.redeliver(event.as_str()).await,
@@ -145,6 +165,34 @@ impl Redeliver {
             return Err(failed(format_args!("no {event} waits here, or it is being delivered right now")));
         }
         say(format_args!("{rows} due again; the worker delivers them"));
+        Ok(())
+    }
+}
+
+/// Events that one transaction takes away: few, because SQLite has one writer.
+const AT_ONCE: u32 = 1_000;
+
+impl Forget {
+    async fn run(self) -> Result<(), CommandFault> {
+        let (store, targets) = open(&self.file).await?;
+        if targets.contains(&self.target) {
+            return Err(CommandFault::Unusable(format!(
+                "{}: is in webhooks.targets; take it off the list first, in every process",
+                self.target
+            )));
+        }
+        let mut all: u64 = 0;
+        loop {
+            let mut tx = store.begin().await.map_err(failed)?;
+            let rows = tx.forget_events(&self.target, AT_ONCE.into()).await.map_err(failed)?;
+            tx.commit().await.map_err(failed)?;
+            all = all.saturating_add(rows);
+            if rows < AT_ONCE.into() {
+                break;
+            }
+        }
+        store.close().await;
+        say(format_args!("{all} events of {} forgotten", self.target));
         Ok(())
     }
 }

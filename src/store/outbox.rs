@@ -10,6 +10,10 @@ use crate::domain::{LeaseToken, Timestamp};
 const REVIVE: &str = "UPDATE outbox SET state = 'pending', next_at = $1, attempts = 0, last_error = '', delivered_at = NULL, \
      lease_token = '', lease_until = 0 WHERE lease_until <= $1 AND (event_id = $2 OR ($2 = '' AND state = 'dead'))";
 
+/// Takes up to `$3` events away that a target never took and nobody is delivering.
+const FORGET: &str = "DELETE FROM outbox WHERE target = $1 AND state <> 'delivered' AND lease_until <= $2 AND event_id IN \
+     (SELECT event_id FROM outbox WHERE target = $1 AND state <> 'delivered' AND lease_until <= $2 LIMIT $3)";
+
 /// An event to write.
 #[derive(Debug, Clone, Copy)]
 pub struct NewEvent<'a> {
@@ -153,6 +157,14 @@ impl Tx {
     pub async fn redeliver(&mut self, event_id: &str) -> Result<u64, StoreFault> {
         let now = self.now().micros();
         Ok(on!(self, conn => sqlx::query(REVIVE).bind(now).bind(event_id).execute(conn).await?.rows_affected()))
+    }
+
+    /// Takes up to `most` events away that `target` never took: nobody will be told of them there; how many rows.
+    pub async fn forget_events(&mut self, target: &str, most: i64) -> Result<u64, StoreFault> {
+        let now = self.now().micros();
+        Ok(
+            on!(self, conn => sqlx::query(FORGET).bind(target).bind(now).bind(most).execute(conn).await?.rows_affected()),
+        )
     }
 
     /// Makes every dead event due again; how many rows.

@@ -356,6 +356,47 @@ async fn a_dead_letter_is_listed_and_delivered_again_by_command() {
     .await;
 }
 
+/// Its events would keep what they tell of in the hot tables for ever.
+#[tokio::test]
+async fn events_of_a_target_that_was_taken_off_the_list_are_shown_as_such_and_can_be_forgotten() {
+    each(async |app: &mut App| {
+        let (gone, here) = (Sink::new().await, Sink::new().await);
+        tell(app, &[&gone, &here]).await;
+        gone.next([Reply::Status(410)]);
+        app.create("order-1").await;
+        assert_eq!(deliver(app).await, (2, 1));
+        gone.always(Reply::Status(500));
+        app.create("order-2").await;
+        assert_eq!(deliver(app).await, (2, 1));
+        tell(app, &[&here]).await;
+        pass(app, 30);
+        assert_eq!(deliver(app).await, (0, 0), "nobody asks for them any more");
+        let listing = [("COUNTERSIGN__WEBHOOKS__TARGETS", here.url())];
+        let with = async |arguments: &[&str]| {
+            let mut command = program();
+            command.arg("webhooks").args(arguments).envs(listing.clone());
+            command.env("COUNTERSIGN__WEBHOOKS__SECRETS", NEW).env("COUNTERSIGN__DATABASE__URL", app.db.url());
+            let output = tokio::time::timeout(Duration::from_secs(10), command.output()).await.unwrap().unwrap();
+            let text = [output.stdout, output.stderr].concat();
+            (output.status.code().unwrap(), String::from_utf8(text).unwrap())
+        };
+        let (code, listed) = with(&["list", "--state", "pending"]).await;
+        assert!(code == 0 && listed.contains("sent nowhere: its target is not in webhooks.targets"), "{listed}");
+        let (code, said) = with(&["forget", &here.url()]).await;
+        assert!(code == 2 && said.contains("is in webhooks.targets"), "{code} {said}");
+        assert_eq!(rows(app).await.len(), 4, "nothing of a target that is listed");
+        let one_under_way = "UPDATE outbox SET lease_until = 9000000000000000 WHERE state = 'pending'";
+        app.db.raw().await.execute(one_under_way).await.unwrap();
+        let (code, said) = with(&["forget", &gone.url()]).await;
+        assert!(code == 0 && said.contains("1 events of "), "{code} {said}");
+        app.db.raw().await.execute("UPDATE outbox SET lease_until = 0 WHERE state = 'pending'").await.unwrap();
+        let (code, said) = with(&["forget", &gone.url()]).await;
+        assert!(code == 0 && said.contains("1 events of "), "{code} {said}");
+        assert_eq!(rows(app).await, ["delivered 1 ", "delivered 1 "], "what was taken elsewhere stays");
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn two_workers_never_hold_the_same_event() {
     each(async |app: &mut App| {
