@@ -3,6 +3,7 @@
 use super::Journal;
 use super::create::{Created, Draft};
 use super::reading::visible_to;
+use crate::crash::{self, Point};
 use crate::domain::{Code, IdempotencyKey, Payment, PaymentId, Principal, Refusal, Stage, Status};
 use crate::store::{KeyBinding, KeyScope, Tx};
 
@@ -24,7 +25,9 @@ impl Journal {
                 refusal: written(&refusal),
             };
             if tx.bind_key(scope, key.as_str(), &binding).await? {
+                crash::at(Point::RefusalBeforeCommit);
                 tx.commit().await?;
+                crash::at(Point::RefusalAfterCommit);
             }
         }
         Ok(refusal)

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::Journal;
+use crate::crash::{self, Point};
 use crate::domain::Refusal;
 use crate::store::{Moved, Place};
 use crate::telemetry::metrics::metrics;
@@ -26,7 +27,9 @@ impl Journal {
         let back = i64::try_from(kept.as_micros()).unwrap_or(i64::MAX);
         let until = tx.now().plus_micros(0_i64.saturating_sub(back));
         let moved = tx.archive_finished(until, after, AT_ONCE).await?;
+        crash::at(Point::ArchiveBeforeCommit);
         tx.commit().await?;
+        crash::at(Point::ArchiveAfterCommit);
         metrics().retired(moved.payments.into());
         if moved.payments > 0 {
             tracing::info!(payments = moved.payments, ended_before = %until.rfc3339(), "finished payments moved to the archive");
