@@ -107,8 +107,7 @@ fn clients(desk: &Desk, load: &Arc<Load>, number: usize) -> Vec<JoinHandle<()>> 
 /// Of work that has failed and is put off, I8 is held only at the end: until it is done, its wake time is not its
 /// state's. It is put off by no more than a lease.
 async fn hold_to_the_laws(desk: &mut Desk) {
-    let found = desk.judged().await;
-    let put_off = recovery::awake_within_a_lease(desk).await;
+    let (found, put_off) = desk.judged_and(recovery::awake_within_a_lease).await;
     let breaches = found.iter().filter(|breach| !(breach.law == "I8" && put_off.contains(&breach.subject)));
     let breaches: Vec<String> = breaches.map(ToString::to_string).collect();
     assert!(breaches.is_empty(), "while it goes on:\n{}", breaches.join("\n"));
