@@ -164,6 +164,45 @@ async fn create_notify_sign_and_execute_hang_together_across_traces() {
 }
 
 #[tokio::test]
+async fn another_trace_and_other_metadata_make_no_other_request() {
+    const TEST: &str = "another_trace_and_other_metadata_make_no_other_request";
+    let Some(_watch) = Watch::alone(TEST).await else { return };
+    each_in_turn(Wishes::default(), async |app: &mut App| {
+        for key in [None, Some("one-key-in-three-traces")] {
+            let order = if key.is_some() { "keyed" } else { "bare" };
+            let mut first = String::new();
+            for (call, meta) in [json!({}), json!({"progressToken": 2}), json!({"progressToken": "c", "a.b/c": [1]})]
+                .into_iter()
+                .enumerate()
+            {
+                let trace = format!("00-0af7651916cd43dd8448eb211c80319{call}-b7ad6b716920333{call}-01");
+                let mut arguments = json!({"order_id": order, "amount": "199.00"});
+                if let Some(key) = key {
+                    arguments["idempotency_key"] = json!(key);
+                }
+                let mut params = json!({"name": "create_payment", "arguments": arguments, "_meta": meta});
+                // The caller's trace comes by the header, or by the metadata, and is another one each time.
+                let rpc = if call == 1 { app.rpc() } else { app.rpc().with("traceparent", &trace) };
+                if call == 1 {
+                    params["_meta"]["traceparent"] = json!(trace);
+                }
+                let rpc = rpc.with("user-agent", &format!("client/{call}"));
+                let told = rpc.request(&app.agent(), "tools/call", params).await.answer();
+                assert_eq!(told.body["idempotent_replayed"] == true, call > 0, "{}", told.body);
+                if call == 0 {
+                    told.text("payment_id").clone_into(&mut first);
+                }
+                assert_eq!(told.text("payment_id"), first, "{}", told.body);
+            }
+            let kept = app.payment(order).await.terms.traceparent;
+            assert!(kept.contains("0af7651916cd43dd8448eb211c803190"), "it was traced, by the first call: {kept}");
+        }
+        assert_eq!(app.rows("payments").await, 2);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn no_log_line_and_no_span_holds_a_secret() {
     let Some(watch) = Watch::alone("no_log_line_and_no_span_holds_a_secret").await else { return };
     each_in_turn(Wishes::default(), async |app: &mut App| {

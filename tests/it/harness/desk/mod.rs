@@ -311,6 +311,11 @@ impl Desk {
     /// Every breach of an invariant up to now. Gateways and workers stand still meanwhile, so that the books
     /// are of one moment.
     pub(crate) async fn judged(&mut self) -> Vec<Breach> {
+        self.judged_and(async |_| ()).await.0
+    }
+
+    /// The same, and what `look` sees of the desk at that very moment, before anyone goes on.
+    pub(crate) async fn judged_and<T>(&mut self, look: impl AsyncFnOnce(&Self) -> T) -> (Vec<Breach>, T) {
         let running: Vec<Part> = self.gateways().into_iter().filter(|part| self.runs(*part)).collect();
         for part in &running {
             self.freeze(*part);
@@ -319,10 +324,11 @@ impl Desk {
             self.db.quiet().await;
         }
         let books = Books::read(&self.books()).await;
+        let seen = look(self).await;
         for part in &running {
             self.thaw(*part);
         }
-        verdict(&books)
+        (verdict(&books), seen)
     }
 
     fn runs(&mut self, part: Part) -> bool {
