@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use countersign::telemetry::{no_foreign_spans, trace_layer};
-use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData};
+use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData, ResourceMetrics, ScopeMetrics, SumDataPoint};
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use serde_json::json;
@@ -258,15 +258,14 @@ async fn no_log_line_and_no_span_holds_a_secret() {
 /// How often an invariant called `word` was found broken so far.
 fn broken_invariants(memory: &InMemoryMetricExporter, word: &str) -> u64 {
     let batches = memory.get_finished_metrics().unwrap();
-    let counters =
-        batches.last().into_iter().flat_map(|newest| newest.scope_metrics()).flat_map(|scope| scope.metrics());
+    let counters = batches.last().into_iter().flat_map(ResourceMetrics::scope_metrics).flat_map(ScopeMetrics::metrics);
     let ours = counters.filter(|counter| counter.name() == "countersign.invariants.broken");
     let points = ours.flat_map(|counter| match counter.data() {
         AggregatedMetrics::U64(MetricData::Sum(sum)) => sum.data_points(),
         other => panic!("no counter: {other:?}"),
     });
     let named = points.filter(|point| point.attributes().any(|name| name.value.as_str() == word));
-    named.map(|point| point.value()).sum()
+    named.map(SumDataPoint::value).sum()
 }
 
 #[tokio::test]
