@@ -24,6 +24,8 @@ mod wire;
 #[cfg(test)]
 mod breaker_tests;
 #[cfg(test)]
+mod cut_tests;
+#[cfg(test)]
 mod http_tests;
 #[cfg(test)]
 mod rail_tests;

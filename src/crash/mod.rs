@@ -41,6 +41,22 @@ pub enum Point {
     EventAnswered,
     EventSettleBeforeCommit,
     EventSettleAfterCommit,
+    RoundBeforeCommit,
+    RoundAfterCommit,
+    DenialBeforeCommit,
+    DenialAfterCommit,
+    DeadlineBeforeCommit,
+    DeadlineAfterCommit,
+    FirstWordBeforeCommit,
+    FirstWordAfterCommit,
+    HintBeforeCommit,
+    HintAfterCommit,
+    RefusalBeforeCommit,
+    RefusalAfterCommit,
+    ArchiveBeforeCommit,
+    ArchiveAfterCommit,
+    CompareBeforeCommit,
+    CompareAfterCommit,
 }
 
 /// By how many microseconds this machine's clock is to be wrong.
@@ -81,7 +97,7 @@ pub(crate) fn on(kind: &str, point: Point) {
 #[cfg(feature = "crash-points")]
 impl Point {
     /// Every point.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 44] = [
         Self::CreateBeforeCommit,
         Self::CreateAfterCommit,
         Self::NotifyBeforeCommit,
@@ -110,6 +126,22 @@ impl Point {
         Self::EventAnswered,
         Self::EventSettleBeforeCommit,
         Self::EventSettleAfterCommit,
+        Self::RoundBeforeCommit,
+        Self::RoundAfterCommit,
+        Self::DenialBeforeCommit,
+        Self::DenialAfterCommit,
+        Self::DeadlineBeforeCommit,
+        Self::DeadlineAfterCommit,
+        Self::FirstWordBeforeCommit,
+        Self::FirstWordAfterCommit,
+        Self::HintBeforeCommit,
+        Self::HintAfterCommit,
+        Self::RefusalBeforeCommit,
+        Self::RefusalAfterCommit,
+        Self::ArchiveBeforeCommit,
+        Self::ArchiveAfterCommit,
+        Self::CompareBeforeCommit,
+        Self::CompareAfterCommit,
     ];
 
     /// Its name in a plan; behind a kind and a slash where each kind of side effect has it.
@@ -143,6 +175,22 @@ impl Point {
             Self::EventAnswered => "event.answered",
             Self::EventSettleBeforeCommit => "event.settle.before_commit",
             Self::EventSettleAfterCommit => "event.settle.after_commit",
+            Self::RoundBeforeCommit => "round.before_commit",
+            Self::RoundAfterCommit => "round.after_commit",
+            Self::DenialBeforeCommit => "denial.before_commit",
+            Self::DenialAfterCommit => "denial.after_commit",
+            Self::DeadlineBeforeCommit => "deadline.before_commit",
+            Self::DeadlineAfterCommit => "deadline.after_commit",
+            Self::FirstWordBeforeCommit => "first_word.before_commit",
+            Self::FirstWordAfterCommit => "first_word.after_commit",
+            Self::HintBeforeCommit => "hint.before_commit",
+            Self::HintAfterCommit => "hint.after_commit",
+            Self::RefusalBeforeCommit => "refusal.before_commit",
+            Self::RefusalAfterCommit => "refusal.after_commit",
+            Self::ArchiveBeforeCommit => "archive.before_commit",
+            Self::ArchiveAfterCommit => "archive.after_commit",
+            Self::CompareBeforeCommit => "compare.before_commit",
+            Self::CompareAfterCommit => "compare.after_commit",
         }
     }
 }

@@ -134,6 +134,11 @@ impl Journal {
                 return Ok(created);
             }
         }
+        if draft.request.key.is_none()
+            && let Some(refused) = tx.key_binding(scope, &draft.key()).await?
+        {
+            return replay(&mut tx, who, &refused, draft).await;
+        }
         let ruled = self.rule(&mut tx, who, draft).await;
         // Whole milliseconds: the signed document's times say all of them. After any wait for a turn.
         let at = tx.now().to_millis();
@@ -254,6 +259,13 @@ pub(super) struct Draft {
     amount: Money,
     payee: Account,
     pub(super) fingerprint: String,
+}
+
+impl Draft {
+    /// The caller's key, or the one that the request itself is: in letters that no caller's key has.
+    pub(super) fn key(&self) -> String {
+        self.request.key.as_ref().map_or_else(|| format!("request/{}", self.fingerprint), ToString::to_string)
+    }
 }
 
 /// What the policy in force says of a request.

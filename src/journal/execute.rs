@@ -48,7 +48,9 @@ impl Journal {
                 let actor = self.worker_actor();
                 let act = Act::new(&actor, "execution.denied").because(refusal.message);
                 let applied = self.change(&mut tx, &payment, event, act).await?;
+                crash::at(Point::DenialBeforeCommit);
                 tx.commit().await?;
+                crash::at(Point::DenialAfterCommit);
                 self.announce(&applied);
                 return Ok(Some(applied.payment));
             }
@@ -69,7 +71,9 @@ impl Journal {
         let applied =
             self.change(&mut tx, &payment, event, Act::new(&actor, "execution.quorum_lost").with(document)).await?;
         self.insert_challenges(&mut tx, &applied.payment).await?;
+        crash::at(Point::RoundBeforeCommit);
         tx.commit().await?;
+        crash::at(Point::RoundAfterCommit);
         self.announce(&applied);
         Ok(applied.payment)
     }

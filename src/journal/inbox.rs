@@ -1,6 +1,7 @@
 //! Callbacks of the signer service: verified before they get here, seen once, a hint to look.
 
 use super::{Act, Journal, again};
+use crate::crash::{self, Point};
 use crate::domain::{Code, Event, Refusal};
 
 impl Journal {
@@ -24,7 +25,9 @@ impl Journal {
         let applied = self
             .change(&mut tx, &payment, Event::Hinted, Act::new("signer-service", "callback.received").because(event_id))
             .await?;
+        crash::at(Point::HintBeforeCommit);
         tx.commit().await?;
+        crash::at(Point::HintAfterCommit);
         self.announce(&applied);
         Ok(true)
     }

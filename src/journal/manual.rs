@@ -157,7 +157,9 @@ impl Journal {
             if new {
                 tx.audit(self.note(&payment, &payment, &act));
             }
+            crash::at(Point::FirstWordBeforeCommit);
             tx.commit().await?;
+            crash::at(Point::FirstWordAfterCommit);
             return Ok(Attested { payment, waits: true });
         }
         let applied = self.change(&mut tx, &payment, verb.event(), act).await?;

@@ -3,12 +3,13 @@
 use super::Journal;
 use super::create::{Created, Draft};
 use super::reading::visible_to;
+use crate::crash::{self, Point};
 use crate::domain::{Code, IdempotencyKey, Payment, PaymentId, Principal, Refusal, Stage, Status};
 use crate::store::{KeyBinding, KeyScope, Tx};
 
 impl Journal {
-    /// A refusal by the policy is remembered under the caller's key: the same key stays refused, whatever
-    /// moves on meanwhile. A limit that passes with time is not, nor is anything without a key.
+    /// A refusal by the policy is remembered under the request's key: the same request stays refused, whatever
+    /// moves on meanwhile. A limit that passes with time is not.
     pub(super) async fn remember_refusal(
         &self,
         scope: KeyScope<'_>,
@@ -16,20 +17,27 @@ impl Journal {
         refusal: Refusal,
     ) -> Result<Refusal, Refusal> {
         let sticky = matches!(refusal.code, Code::PolicyDenied | Code::PayeeNotAllowed | Code::MandateExceeded);
-        if let Some(key) = draft.request.key.as_ref().filter(|_| sticky) {
-            let mut tx = self.store.begin().await?;
-            let binding = KeyBinding {
-                fingerprint: draft.fingerprint.clone(),
-                payment_id: String::new(),
-                refusal: written(&refusal),
-            };
-            if tx.bind_key(scope, key.as_str(), &binding).await? {
-                tx.commit().await?;
-            }
+        if !sticky {
+            return Ok(refusal);
+        }
+        let refusal = Refusal { message: format!("{}; {ANEW}", refusal.message), ..refusal };
+        let mut tx = self.store.begin().await?;
+        let binding = KeyBinding {
+            fingerprint: draft.fingerprint.clone(),
+            payment_id: String::new(),
+            refusal: written(&refusal),
+        };
+        if tx.bind_key(scope, &draft.key(), &binding).await? {
+            crash::at(Point::RefusalBeforeCommit);
+            tx.commit().await?;
+            crash::at(Point::RefusalAfterCommit);
         }
         Ok(refusal)
     }
 }
+
+/// What is said with a refusal that stays.
+const ANEW: &str = "repeating this request changes nothing; once it is allowed, propose it with a new idempotency_key";
 
 /// The arguments that the policy refuses something for.
 const FIELDS: [&str; 3] = ["amount", "currency", "payee"];

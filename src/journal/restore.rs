@@ -11,6 +11,7 @@ use super::attempt::Intent;
 use super::execute::finding;
 use super::known::Then;
 use super::{Act, Journal, again};
+use crate::crash::{self, Point};
 use crate::domain::{
     Attention, Code, EffectId, Event, Finding, Payment, Phase, Refusal, RestoreId, Stage, Status, Timestamp,
 };
@@ -284,7 +285,9 @@ impl Journal {
         }
         let outcome = outcome(&before, &current);
         if tx.compared(&restore.restore_id, payment_id, &words, outcome).await? {
+            crash::at(Point::CompareBeforeCommit);
             tx.commit().await?;
+            crash::at(Point::CompareAfterCommit);
             for applied in &steps {
                 self.announce(applied);
             }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::Journal;
+use crate::crash::{self, Point};
 use crate::domain::{Refusal, Timestamp};
 use crate::store::{Moved, Place};
 use crate::telemetry::metrics::metrics;
@@ -34,7 +35,9 @@ impl Journal {
         }
         let until = ended(tx.now());
         let moved = tx.archive_finished(until, &found).await?;
+        crash::at(Point::ArchiveBeforeCommit);
         tx.commit().await?;
+        crash::at(Point::ArchiveAfterCommit);
         metrics().retired(moved.payments.into());
         if moved.payments > 0 {
             tracing::info!(payments = moved.payments, ended_before = %until.rfc3339(), "finished payments moved to the archive");

@@ -227,7 +227,9 @@ impl Journal {
         let current = self.under_lease(&mut tx, lease).await?;
         let actor = self.worker_actor();
         let applied = self.change(&mut tx, &current, Event::Deadline, Act::new(&actor, "payment.deadline")).await?;
+        crash::at(Point::DeadlineBeforeCommit);
         tx.commit().await?;
+        crash::at(Point::DeadlineAfterCommit);
         self.announce(&applied);
         Ok(applied.payment)
     }

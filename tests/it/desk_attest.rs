@@ -11,7 +11,7 @@ use crate::harness::app::{App, Wishes, each_with};
 use crate::harness::rpc::Answer;
 use crate::harness::scripted::{Execution, ScriptedRail};
 
-async fn not_executed(app: &App, person: &str, order: &str) -> Answer {
+pub(crate) async fn not_executed(app: &App, person: &str, order: &str) -> Answer {
     by(app, person, "attest_not_executed", order, json!({"evidence": "the rail's desk says so"})).await
 }
 

@@ -92,6 +92,81 @@ async fn what_the_policy_refused_under_a_key_stays_refused_under_it() {
     .await;
 }
 
+#[tokio::test]
+async fn what_the_policy_refused_without_a_key_stays_refused_until_a_key_says_that_it_is_meant_anew() {
+    let rules = "[[rule]]\nid = \"never\"\npayees = [\"acct-9\"]\ndeny = true\n[payees]\ndenied = [\"acct-8\"]\n\
+        [[limit]]\nid = \"open\"\nbinds = \"each_agent\"\ncurrency = \"USD\"\nper_payment = \"200.00\"\nopen = 1\n";
+    each_with(Wishes::default().patient().policy(policy(rules)), async |app: &mut App| {
+        create(app, "o-0", json!({})).await;
+        let cases = [
+            ("o-1", json!({"payee": "acct-9"}), "POLICY_DENIED"),
+            ("o-2", json!({"payee": "acct-8"}), "PAYEE_NOT_ALLOWED"),
+            ("o-3", json!({"amount": "200.01"}), "MANDATE_EXCEEDED"),
+            ("o-4", json!({}), "MANDATE_EXCEEDED"),
+        ];
+        let words = |mut refused: Answer| {
+            refused.body.as_object_mut().unwrap().remove("request_id");
+            refused.body
+        };
+        let mut told = Vec::new();
+        for (name, changes, code) in &cases {
+            let refused = create(app, name, changes.clone()).await;
+            assert_eq!(refused.code(), *code, "{}", refused.body);
+            assert!(refused.text("message").contains("a new idempotency_key"), "{}", refused.body);
+            told.push(words(refused));
+        }
+        app.cancel("o-0").await;
+        app.change_policy(policy(""));
+        app.restart().await;
+        for ((name, changes, code), told) in cases.iter().zip(&told) {
+            assert_eq!(
+                &words(create(app, name, changes.clone()).await),
+                told,
+                "after the policy allows it, word for word"
+            );
+            // No caller can say the request's own key, and another agent's request is another one.
+            let mut foreign = order(name, changes.clone());
+            foreign["order_id"] = json!(format!("{name}-of-another"));
+            assert_eq!(app.call(&app.other_agent(), "create_payment", foreign).await.status(), "CREATED");
+            let mut meant = changes.clone();
+            meant["idempotency_key"] = json!(format!("meant-anew-{name}-00"));
+            let meant = create(app, name, meant).await;
+            assert_eq!(meant.status(), "CREATED", "{}", meant.body);
+            // While that one is open, the request without a key means it.
+            let again = create(app, name, changes.clone()).await;
+            assert_eq!((again.text("payment_id"), replayed(&again)), (meant.text("payment_id"), true), "{code}");
+        }
+        // Another request for the same order was never refused.
+        assert_eq!(create(app, "o-5", json!({"memo": "as it should be"})).await.status(), "CREATED");
+    })
+    .await;
+}
+
+/// Two of a kind wait for each other; who would lose for ever, as to a row that nothing answers for, is told so.
+#[tokio::test]
+async fn a_create_that_loses_each_race_for_its_order_says_so_and_leaves_nothing() {
+    each(async |app: &mut App| {
+        for (name, key) in [("bare", json!({})), ("keyed", json!({"idempotency_key": "key-of-a-lost-race"}))] {
+            let mut raw = app.db.raw().await;
+            let taken = format!("INSERT INTO taken_orders VALUES ('default', '{name}', 'pay_of_nobody')");
+            assert_eq!(raw.execute(&taken).await.unwrap(), 1);
+            let (payments, keys) = (app.rows("payments").await, app.rows("idempotency").await);
+            let told = create(app, name, key.clone()).await;
+            assert_eq!(
+                (told.code().as_str(), &told.body["retryable"], &told.body["retry_after_ms"]),
+                ("IDEMPOTENCY_IN_PROGRESS", &json!(true), &json!(1_000)),
+                "{}",
+                told.body
+            );
+            assert_eq!((app.rows("payments").await, app.rows("idempotency").await), (payments, keys));
+            raw.execute("DELETE FROM taken_orders WHERE payment_id = 'pay_of_nobody'").await.unwrap();
+            let created = create(app, name, key).await;
+            assert_eq!((created.status().as_str(), replayed(&created)), ("CREATED", false), "{}", created.body);
+        }
+    })
+    .await;
+}
+
 /// Brings an order to an end.
 async fn end(app: &App, name: &str, status: &str) {
     match status {

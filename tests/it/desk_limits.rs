@@ -150,12 +150,12 @@ open = 2
         for name in ["a", "b"] {
             assert_eq!(propose(app, name, "1.00").await.status(), "CREATED");
         }
-        let refused = propose(app, "c", "1.00").await;
+        let refused = propose(app, "too-many", "1.00").await;
         assert_eq!(refused.code(), "MANDATE_EXCEEDED");
         assert!(refused.text("message").contains("open"), "{}", refused.body);
         // Signed is not ended.
         app.sign("a").await;
-        assert_eq!(propose(app, "c", "1.00").await.code(), "MANDATE_EXCEEDED");
+        assert_eq!(propose(app, "still-too-many", "1.00").await.code(), "MANDATE_EXCEEDED");
         app.settle().await;
         assert_eq!(app.status("a").await.status(), "EXECUTED");
         assert_eq!(propose(app, "c", "1.00").await.status(), "CREATED");

@@ -64,8 +64,10 @@ fn an_earlier_key_that_paid_ends_a_payment_wherever_its_new_key_is() {
     {
         let mut before = payment(status, Phase::None);
         before.execution.group = 2;
+        before.held_at = Some(NOW);
         let paid = after(&before, Event::RailConfirmed { group: 1, transfer_id: "tr-1".to_owned() });
         assert_eq!((paid.status, paid.execution.phase), (Status::Executed, Phase::Confirmed), "{status:?}");
+        assert_eq!(paid.held_at, None, "{status:?}: nobody could let go of it");
         before.execution.group = 1;
         let odd = after(&before, Event::RailConfirmed { group: 1, transfer_id: "tr-1".to_owned() });
         assert_eq!(odd.status, status, "nothing was sent");

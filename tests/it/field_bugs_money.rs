@@ -79,6 +79,42 @@ async fn b13_a_key_survives_its_failures_and_its_payment() {
     let wishes = Wishes::default().patient().config(|config| config.retention.finished_after_s = 90 * 24 * 3_600);
     each_with(wishes, async |app: &mut App| {
         let call = async |arguments: Value| app.call(&app.agent(), "create_payment", arguments).await;
+        // (a) The signer service is closed; (b) it reads a request, does what it says, and drops the connection.
+        let troubles = [
+            ("closed", None),
+            ("drops-the-first-request", Some("POST /api/v1/payments")),
+            ("drops-the-notification", Some("/notify")),
+        ];
+        for (order, dropped) in troubles {
+            for late in [false, true] {
+                let order = format!("order-{order}-{late}");
+                let mut asked = create(&order, "199.00", &format!("the-key-of-{order}"));
+                asked["notify"] = json!(true);
+                match dropped {
+                    None => app.signer.down().await,
+                    Some(request) => app.signer.once(request, Weather::LoseReply),
+                }
+                let first = call(asked.clone()).await;
+                let payment = first.text("payment_id").to_owned();
+                let notice = "SIGNER_SERVICE_UNAVAILABLE";
+                assert_eq!((first.status().as_str(), first.body["notice"]["code"].as_str()), ("CREATED", Some(notice)));
+                app.signer.up().await;
+                if late {
+                    app.next_due().await;
+                }
+                // Once more, and once more: that payment, as it is by now, and nothing is made or told twice.
+                for _ in 0..2 {
+                    let again = call(asked.clone()).await;
+                    let (id, replayed) = (again.text("payment_id"), &again.body["idempotent_replayed"]);
+                    assert_eq!((id, replayed), (payment.as_str(), &json!(true)), "{}", again.body);
+                    assert_eq!(again.status(), if late { "AWAITING_SIGNER" } else { "CREATED" }, "{}", again.body);
+                }
+                app.until(&order, "AWAITING_SIGNER").await;
+                let again = call(asked.clone()).await;
+                assert_eq!((again.status().as_str(), again.text("payment_id")), ("AWAITING_SIGNER", payment.as_str()));
+                assert_eq!(app.asked(&payment).await, [["finance-1"]], "{order}: told once");
+            }
+        }
         // (c) What was never begun leaves the key free.
         let mut wrong = create("order-c", "199.00", "the-key-number-three");
         wrong["currency"] = json!("ZZZ");
@@ -115,7 +151,7 @@ async fn b13_a_key_survives_its_failures_and_its_payment() {
 }
 
 /// What the rail answers, having done nothing: status, type and body; whether that proves that nothing was done.
-const ANSWERS: [(&str, Weather, bool); 13] = [
+const ANSWERS: [(&str, Weather, bool); 14] = [
     ("400", Weather::Answer(400, JSON, r#"{"error_code":"account_closed","error_message":"SECRET"}"#), true),
     ("403", Weather::Answer(403, JSON, r#"{"error_code":"forbidden","error_message":"SECRET"}"#), true),
     ("409", Weather::Answer(409, JSON, r#"{"error_code":"already_done","error_message":"SECRET"}"#), false),
@@ -128,8 +164,10 @@ const ANSWERS: [(&str, Weather, bool); 13] = [
     ("202", Weather::Answer(202, JSON, "{}"), false),
     ("204", Weather::Answer(204, JSON, ""), false),
     ("302", Weather::Redirect, false),
+    ("302-to-itself", Weather::RedirectToItself, false),
     ("silence", Weather::Hang, false),
 ];
+const TRANSFERS: &str = "/api/v1/transfers";
 const JSON: &str = "application/json";
 const HTML: &str = "text/html";
 const OTHERS: &str = r#"{"transfer_id":"tr-of-another","reference":"pay_01K00000000000000000000000","status":"settled",
@@ -140,8 +178,12 @@ async fn b16_what_an_answer_does_not_prove_is_unknown_until_a_look_up_settles_it
     each(async |app: &mut App| {
         for (name, weather, proves) in ANSWERS {
             let payment = app.signed(name).await;
-            app.rail.once("POST /api/v1/transfers", weather);
+            // Every request is answered so while the payment is sent: who follows or repeats is counted.
+            let asked = app.rail.count("", TRANSFERS);
+            app.rail.set(weather);
             app.settle().await;
+            app.rail.set(Weather::Fair);
+            assert_eq!(app.rail.count("", TRANSFERS), asked + 1, "{name}: one request");
             let told = app.status(name).await;
             let expected = if proves { ("FAILED", "refused") } else { ("SIGNED", "unknown") };
             assert_eq!((told.status().as_str(), told.phase()), expected, "{name}: {}", told.body);
@@ -159,6 +201,29 @@ async fn b16_what_an_answer_does_not_prove_is_unknown_until_a_look_up_settles_it
                 .collect();
             assert!(keys.len() <= 1 && ledger["executions"] == u64::from(!proves), "{name}: {ledger}");
         }
+        // 429 says that nothing was done, and when to ask again: not a second before, then the same once more.
+        let busy = app.signed("429").await;
+        app.rail.once("POST /api/v1/transfers", Weather::Busy(90));
+        app.settle().await;
+        let asked = (app.rail.count("POST", TRANSFERS), app.rail.count("", TRANSFERS));
+        for passed in [0, 88] {
+            app.pass(Duration::from_secs(passed)).await;
+            let told = app.status("429").await;
+            assert_eq!((told.status().as_str(), told.phase()), ("SIGNED", "intended"), "{}", told.body);
+            assert_eq!(app.rail.count("", TRANSFERS), asked.1, "asked again {passed} s later");
+        }
+        app.pass(Duration::from_secs(2)).await;
+        assert_eq!(app.status("429").await.status(), "EXECUTED");
+        assert_eq!((app.executions(&busy).await, app.rail.count("POST", TRANSFERS)), (1, asked.0 + 1));
+        let sent = "SELECT CAST(attempts AS TEXT) FROM effects WHERE kind = 'rail.execute' AND payment_id";
+        assert_eq!(app.db.raw().await.texts(&format!("{sent} = '{busy}'")).await, ["2"], "one key, the same bytes");
+        // One that never ends leaves the payment unpaid, and that is known.
+        let never = app.signed("429-for-ever").await;
+        app.rail.set(Weather::Busy(3_600));
+        app.until("429-for-ever", "FAILED").await;
+        app.rail.set(Weather::Fair);
+        let told = app.status("429-for-ever").await;
+        assert_eq!((told.text("reason"), app.requests(&never).await), ("rail_unavailable", 0), "{}", told.body);
     })
     .await;
 }

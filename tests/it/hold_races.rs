@@ -9,7 +9,9 @@ use std::time::Duration;
 use countersign::journal::{Journal, ports::RailPort};
 use serde_json::{Value, json};
 
-use crate::harness::app::{App, Wishes, each_with, settle};
+use crate::desk_attest::{in_doubt, not_executed};
+use crate::desk_hands::{by, executed, waits};
+use crate::harness::app::{App, POLICY, Wishes, each_with, settle};
 use crate::harness::rpc::Answer;
 use crate::harness::scripted::{Execution, ScriptedRail};
 
@@ -74,7 +76,7 @@ fn wishes() -> Wishes {
     Wishes::default().patient()
 }
 
-/// Who came first in a round.
+/// Who came first in a round: the hold, or what stands in its place, or the other side.
 enum First {
     Hold,
     Other,
@@ -83,8 +85,13 @@ enum First {
 /// Plays a race in many rounds on each engine, each with an order of its own, beside a worker with a store of its own;
 /// both ways to end are seen.
 async fn rounds(what: &str, play: impl AsyncFn(&App, &Arc<Journal>, u64, &str) -> First) {
+    rounds_under(POLICY, what, play).await;
+}
+
+/// The same, with a policy of the worker's own: the one in force when it carries payments out.
+async fn rounds_under(policy: &str, what: &str, play: impl AsyncFn(&App, &Arc<Journal>, u64, &str) -> First) {
     each_with(wishes(), async |app: &mut App| {
-        let worker = app.another(None).await;
+        let worker = app.another_under(policy, None).await;
         let mut seen = [0; 2];
         for round in 0..ROUNDS {
             match (round, play(app, &worker, round, &format!("order-{round}")).await) {
@@ -95,7 +102,7 @@ async fn rounds(what: &str, play: impl AsyncFn(&App, &Arc<Journal>, u64, &str) -
                 (_, First::Other) => seen[1] += 1,
             }
         }
-        println!("{what}: the hold was first {} times, last {} times", seen[0], seen[1]);
+        println!("{what}: the one side was first {} times, the other {} times", seen[0], seen[1]);
         assert!(seen[0] > 0 && seen[1] > 0, "{what}: {seen:?}");
     })
     .await;
@@ -203,6 +210,109 @@ async fn a_hold_against_running_out_of_time() {
                 First::Other
             }
             other => panic!("{other}: {}", held.body),
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hold_against_running_out_of_time_once_it_is_signed() {
+    rounds("expiry once signed", async |app, worker, round, order| {
+        let id = app.signed(order).await;
+        // Past `expires_at` too, which no longer counts, and past `execute_by`.
+        app.clock.advance(49 * 3_600 * 1_000_000);
+        let operator = app.operator();
+        let (held, ()) = Box::pin(race(round, hold(app, &operator, order), ticks(worker))).await;
+        match held.code().as_str() {
+            "(SIGNED)" => {
+                settle(worker).await;
+                assert_eq!(app.status(order).await.status(), "SIGNED");
+                nothing_after_the_hold(app, order, &["payment.deadline", "rail."]).await;
+                First::Hold
+            }
+            "PAYMENT_TERMINAL" => {
+                assert_eq!(app.status(order).await.status(), "EXPIRED");
+                assert!(app.payment(order).await.held_at.is_none() && app.requests(&id).await == 0);
+                First::Other
+            }
+            other => panic!("{other}: {}", held.body),
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hold_against_asking_another_signer() {
+    rounds("reassignment", async |app, worker, round, order| {
+        let id = app.awaiting(order).await;
+        let operator = app.operator();
+        let arguments = json!({"order_id": order, "signer_id": "finance-2"});
+        let asks = app.call(&operator, "reassign_signer", arguments);
+        let (held, reassigned) = race(round, hold(app, &operator, order), asks).await;
+        assert!(!held.is_error, "a payment that is not on its way is held: {}", held.body);
+        settle(worker).await;
+        assert_eq!(app.asked(&id).await.len(), 1, "nobody is asked any more");
+        nothing_after_the_hold(app, order, &["payment.reassigned", "signer.notify.intended"]).await;
+        let wish = app.payment(order).await.terms.wish[0].to_string();
+        match reassigned.code().as_str() {
+            "PAYMENT_ON_MANUAL_HOLD" => {
+                assert_eq!(wish, "finance-1", "what was refused left nothing");
+                First::Hold
+            }
+            "(AWAITING_SIGNER)" => {
+                assert_eq!(wish, "finance-2");
+                First::Other
+            }
+            other => panic!("{other}: {}", reassigned.body),
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hold_against_a_new_round_of_signatures() {
+    let two = POLICY.replace("required = 1", "required = 2");
+    assert_ne!(two, POLICY);
+    rounds_under(&two, "new round", async |app, worker, round, order| {
+        app.signed(order).await;
+        let operator = app.operator();
+        let (held, ()) = Box::pin(race(round, hold(app, &operator, order), ticks(worker))).await;
+        assert!(!held.is_error, "a payment that is not on its way is held: {}", held.body);
+        // Past every lease that was claimed before the hold.
+        app.clock.advance(40 * 1_000_000);
+        settle(worker).await;
+        let new = ["execution.quorum_lost", "signer.register.intended", "signer.notify.intended", "rail."];
+        nothing_after_the_hold(app, order, &new).await;
+        let payment = app.payment(order).await;
+        match (payment.status.as_str(), payment.round, payment.approvals) {
+            ("SIGNED", 1, 1) => First::Hold,
+            ("AWAITING_SIGNER", 2, 0) => First::Other,
+            other => panic!("{other:?}"),
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hold_against_a_policy_that_denies_it_by_now() {
+    let denies = format!("{POLICY}\n[[rule]]\nid = \"never\"\npayees = [\"demo-payee-001\"]\ndeny = true\n");
+    rounds_under(&denies, "denial", async |app, worker, round, order| {
+        let id = app.signed(order).await;
+        let operator = app.operator();
+        let (held, ()) = Box::pin(race(round, hold(app, &operator, order), ticks(worker))).await;
+        app.clock.advance(40 * 1_000_000);
+        settle(worker).await;
+        let payment = app.payment(order).await;
+        match (held.code().as_str(), payment.status.as_str()) {
+            ("(SIGNED)", "SIGNED") => {
+                nothing_after_the_hold(app, order, &["execution.denied", "rail."]).await;
+                First::Hold
+            }
+            ("PAYMENT_TERMINAL", "CANCELLED") => {
+                assert!(payment.held_at.is_none() && app.requests(&id).await == 0);
+                First::Other
+            }
+            other => panic!("{other:?}: {}", held.body),
         }
     })
     .await;
@@ -343,6 +453,108 @@ async fn a_hold_against_a_replacement() {
             assert_eq!(replaced.code(), "PAYMENT_ON_MANUAL_HOLD", "{}", replaced.body);
             nothing_after_the_hold(app, order, &["payment.superseded"]).await;
             First::Hold
+        }
+    })
+    .await;
+}
+
+async fn let_go(app: &App, person: &str, order: &str) -> Answer {
+    by(app, person, "release_hold", order, json!({"evidence": "the bank refused it"})).await
+}
+
+/// A signed payment on hold, and one person's word that it may go on.
+async fn half_let_go(app: &App, order: &str) -> String {
+    let id = app.signed(order).await;
+    assert!(!hold(app, &app.operator(), order).await.is_error);
+    assert!(waits(&let_go(app, "olga", order).await));
+    id
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn letting_go_of_a_hold_against_the_claim() {
+    rounds("release and claim", async |app, worker, round, order| {
+        let id = half_let_go(app, order).await;
+        // A look takes no time, a word does: every other round the look comes while it is being taken in.
+        let look = async {
+            if round > 1 && round.is_multiple_of(2) {
+                tokio::time::sleep(Duration::from_millis(2 * (round % 24))).await;
+            }
+            tokio::join!(ticks(worker), ticks(&app.journal));
+        };
+        let ((), released) = Box::pin(race(round, look, let_go(app, "piet", order))).await;
+        assert!(!released.is_error && !waits(&released), "{}", released.body);
+        let claimed = app.payment(order).await.execution.phase.as_str() != "none";
+        settle(worker).await;
+        app.until(order, "EXECUTED").await;
+        assert_eq!((app.executions(&id).await, app.requests(&id).await), (1, 1));
+        let history = history(app, order).await;
+        assert!(place(&history, "rail.execute.intended") > place(&history, "release_hold.second"), "{history:?}");
+        if claimed { First::Other } else { First::Hold }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn letting_go_of_a_hold_against_attesting_that_it_was_paid() {
+    rounds("attestation and release", async |app, worker, round, order| {
+        let id = half_let_go(app, order).await;
+        assert!(waits(&executed(app, "olga", order, "bank-1").await));
+        let goes_on = async {
+            let released = let_go(app, "piet", order).await;
+            ticks(worker).await;
+            released
+        };
+        let (attested, released) = Box::pin(race(round, executed(app, "quinn", order, "bank-1"), goes_on)).await;
+        // A look that lost a race to a word is made again when its lease is over.
+        app.until(order, "EXECUTED").await;
+        let sent = (app.executions(&id).await, app.requests(&id).await);
+        let history = history(app, order).await;
+        let seconds = ["attest_executed.second", "release_hold.second"].map(|word| place(&history, word).is_some());
+        match seconds {
+            [true, false] => {
+                assert_eq!((released.code().as_str(), sent), ("PAYMENT_TERMINAL", (0, 0)), "{}", released.body);
+                First::Hold
+            }
+            [false, true] => {
+                assert!(attested.is_error && sent == (1, 1), "{sent:?}: {}", attested.body);
+                First::Other
+            }
+            other => panic!("{other:?}: {} {}", attested.body, released.body),
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn one_attestation_against_its_opposite() {
+    rounds("executed and not executed", async |app, worker, round, order| {
+        let id = in_doubt(app, order, "drop_reply").await;
+        // Only when the attempt can no longer arrive may two say that it never did.
+        app.clock.advance(26 * 3_600 * 1_000_000);
+        settle(worker).await;
+        assert!(waits(&executed(app, "olga", order, "tr-1").await) && waits(&not_executed(app, "olga", order).await));
+        let opposite = async {
+            let answer = not_executed(app, "quinn", order).await;
+            ticks(worker).await;
+            answer
+        };
+        let (attested, answer) = Box::pin(race(round, executed(app, "piet", order, "tr-1"), opposite)).await;
+        app.faults(json!({"standing": {"lookup_down": false}})).await;
+        app.until(order, "EXECUTED").await;
+        assert_eq!((app.executions(&id).await, app.requests(&id).await), (1, 1), "it was paid before, and not again");
+        let history = history(app, order).await;
+        let seconds = ["attest_executed.second", "attest_not_executed.second"];
+        match seconds.map(|word| place(&history, word).is_some()) {
+            [true, false] => {
+                assert_eq!(answer.code(), "PAYMENT_TERMINAL", "{}", answer.body);
+                First::Hold
+            }
+            // Their words were of the attempt before: one alone says nothing of the next.
+            [false, true] => {
+                assert!(attested.is_error || waits(&attested), "{}", attested.body);
+                First::Other
+            }
+            other => panic!("{other:?}: {} {}", attested.body, answer.body),
         }
     })
     .await;

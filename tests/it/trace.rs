@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use countersign::telemetry::{no_foreign_spans, trace_layer};
-use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData};
+use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData, ResourceMetrics, ScopeMetrics, SumDataPoint};
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use serde_json::json;
@@ -164,6 +164,45 @@ async fn create_notify_sign_and_execute_hang_together_across_traces() {
 }
 
 #[tokio::test]
+async fn another_trace_and_other_metadata_make_no_other_request() {
+    const TEST: &str = "another_trace_and_other_metadata_make_no_other_request";
+    let Some(_watch) = Watch::alone(TEST).await else { return };
+    each_in_turn(Wishes::default(), async |app: &mut App| {
+        for key in [None, Some("one-key-in-three-traces")] {
+            let order = if key.is_some() { "keyed" } else { "bare" };
+            let mut first = String::new();
+            for (call, meta) in [json!({}), json!({"progressToken": 2}), json!({"progressToken": "c", "a.b/c": [1]})]
+                .into_iter()
+                .enumerate()
+            {
+                let trace = format!("00-0af7651916cd43dd8448eb211c80319{call}-b7ad6b716920333{call}-01");
+                let mut arguments = json!({"order_id": order, "amount": "199.00"});
+                if let Some(key) = key {
+                    arguments["idempotency_key"] = json!(key);
+                }
+                let mut params = json!({"name": "create_payment", "arguments": arguments, "_meta": meta});
+                // The caller's trace comes by the header, or by the metadata, and is another one each time.
+                let rpc = if call == 1 { app.rpc() } else { app.rpc().with("traceparent", &trace) };
+                if call == 1 {
+                    params["_meta"]["traceparent"] = json!(trace);
+                }
+                let rpc = rpc.with("user-agent", &format!("client/{call}"));
+                let told = rpc.request(&app.agent(), "tools/call", params).await.answer();
+                assert_eq!(told.body["idempotent_replayed"] == true, call > 0, "{}", told.body);
+                if call == 0 {
+                    told.text("payment_id").clone_into(&mut first);
+                }
+                assert_eq!(told.text("payment_id"), first, "{}", told.body);
+            }
+            let kept = app.payment(order).await.terms.traceparent;
+            assert!(kept.contains("0af7651916cd43dd8448eb211c803190"), "it was traced, by the first call: {kept}");
+        }
+        assert_eq!(app.rows("payments").await, 2);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn no_log_line_and_no_span_holds_a_secret() {
     let Some(watch) = Watch::alone("no_log_line_and_no_span_holds_a_secret").await else { return };
     each_in_turn(Wishes::default(), async |app: &mut App| {
@@ -219,15 +258,14 @@ async fn no_log_line_and_no_span_holds_a_secret() {
 /// How often an invariant called `word` was found broken so far.
 fn broken_invariants(memory: &InMemoryMetricExporter, word: &str) -> u64 {
     let batches = memory.get_finished_metrics().unwrap();
-    let counters =
-        batches.last().into_iter().flat_map(|newest| newest.scope_metrics()).flat_map(|scope| scope.metrics());
+    let counters = batches.last().into_iter().flat_map(ResourceMetrics::scope_metrics).flat_map(ScopeMetrics::metrics);
     let ours = counters.filter(|counter| counter.name() == "countersign.invariants.broken");
     let points = ours.flat_map(|counter| match counter.data() {
         AggregatedMetrics::U64(MetricData::Sum(sum)) => sum.data_points(),
         other => panic!("no counter: {other:?}"),
     });
     let named = points.filter(|point| point.attributes().any(|name| name.value.as_str() == word));
-    named.map(|point| point.value()).sum()
+    named.map(SumDataPoint::value).sum()
 }
 
 #[tokio::test]

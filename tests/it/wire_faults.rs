@@ -2,6 +2,7 @@
 //!
 //! For each: is the attempt `not_sent` exactly where provably no byte of the request left, else `unknown`; does
 //! the payment end right; is it executed once; does nothing last longer than the configured time-outs allow.
+//! And for what is only asked: is nothing learnt from less than a whole answer.
 
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,24 @@ const LINES: [(Line, &str); 13] = [
     (Line::Truncate(180), UNKNOWN),
     (Line::Drip(Duration::from_millis(100)), UNKNOWN),
     (Line::Delay(Duration::from_millis(30)), DONE),
+];
+
+/// Lines that let no whole answer to a question through: the shortest, "no transfer", has 124 bytes.
+const MUTE: [Line; 13] = [
+    Line::Refuse,
+    Line::ResetInRequest(0),
+    Line::ResetInRequest(1),
+    Line::ResetInRequest(60),
+    Line::HalfOpen,
+    Line::Blackhole,
+    Line::ResetInAnswer(0),
+    Line::ResetInAnswer(20),
+    // In the body.
+    Line::ResetInAnswer(118),
+    Line::Truncate(0),
+    Line::Truncate(20),
+    Line::Truncate(118),
+    Line::Drip(Duration::from_millis(100)),
 ];
 
 /// Long enough for a busy machine, short enough to wait out what hangs.
@@ -88,6 +107,88 @@ async fn over_every_bad_wire_to_the_rail_the_attempt_is_classified_and_the_money
             app.until(&order, "EXECUTED").await;
             let requests = app.requests(&payment).await;
             assert_eq!((app.executions(&payment).await, requests), (1, 1), "{line:?}: asked about, not sent again");
+        }
+    })
+    .await;
+}
+
+/// What look-ups of a payment came to, in order.
+async fn looked_up(app: &App, payment: &str) -> Vec<String> {
+    let all = app.audit().await.into_iter();
+    all.filter(|facts| facts.payment_id == payment && facts.event == "rail.execute.looked_up")
+        .map(|facts| facts.reason)
+        .collect()
+}
+
+#[tokio::test]
+async fn over_every_bad_wire_a_look_up_proves_nothing_and_the_transfer_is_asked_for_once() {
+    each_with(spans(), async |app: &mut App| {
+        let mut wire = Wire::to(app.rail.url().replace("http://", "")).await;
+        app.config.rail.url = format!("http://{}", wire.address);
+        app.restart().await;
+        for (number, line) in MUTE.into_iter().enumerate() {
+            // Paid and not answered, or not even asked: a look-up that is cut short says neither.
+            for (paid, lost) in [(1, Line::ResetInAnswer(0)), (0, Line::ResetInRequest(60))] {
+                let order = format!("order-{number}-{paid}");
+                let payment = app.signed(&order).await;
+                wire.set(lost).await;
+                app.settle().await;
+                assert_eq!(app.payment(&order).await.execution.phase.as_str(), "unknown", "{lost:?}");
+                wire.set(line).await;
+                let begun = Instant::now();
+                while looked_up(app, &payment).await.is_empty() {
+                    app.next_due().await;
+                    in_time(begun, line);
+                }
+                let words = looked_up(app, &payment).await;
+                assert!(words.iter().all(|word| word.starts_with("inconclusive")), "{line:?}: {words:?}");
+                assert_eq!(app.payment(&order).await.execution.phase.as_str(), "unknown", "{line:?}");
+                assert_eq!(app.requests(&payment).await, paid, "{line:?}: nothing is sent for want of an answer");
+                wire.set(Line::Good).await;
+                app.until(&order, "EXECUTED").await;
+                assert_eq!((app.executions(&payment).await, app.requests(&payment).await), (1, 1), "{line:?}");
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn over_every_bad_wire_no_decision_and_no_link_is_read_and_then_each_decision_once() {
+    each_with(spans(), async |app: &mut App| {
+        let mut wire = Wire::to(app.signer.url().replace("http://", "")).await;
+        app.config.signer.url = format!("http://{}", wire.address);
+        app.restart().await;
+        for (number, line) in MUTE.into_iter().enumerate() {
+            let order = format!("order-{number}");
+            let payment = app.awaiting(&order).await;
+            let document = app.document("finance-1", &order, "approve", "").await;
+            let jws = app.jws("finance-1", &document);
+            assert!(app.decide_on_page(&order, &document, &jws).await < 300);
+            wire.set(line).await;
+            for question in ["check_sign_status", "get_sign_link"] {
+                let begun = Instant::now();
+                let told = app.call(&app.agent(), question, json!({"order_id": order})).await;
+                in_time(begun, line);
+                let trouble = matches!(told.code().as_str(), "SIGNER_TIMEOUT" | "SIGNER_SERVICE_UNAVAILABLE");
+                assert!(trouble && told.body["retryable"] == true, "{line:?}: {question}: {}", told.body);
+            }
+            let begun = Instant::now();
+            let checked = async || {
+                let all = app.audit().await;
+                all.iter().any(|facts| facts.payment_id == payment && facts.event == "signer.checked")
+            };
+            while !checked().await {
+                app.next_due().await;
+                in_time(begun, line);
+            }
+            assert_eq!(app.payment(&order).await.status.as_str(), "AWAITING_SIGNER", "{line:?}");
+            assert_eq!(app.rows("decisions").await, number, "{line:?}: no decision was read");
+            wire.set(Line::Good).await;
+            let asked = app.call(&app.agent(), "check_sign_status", json!({"order_id": order})).await;
+            assert_eq!(asked.status(), "SIGNED", "{line:?}: {}", asked.body);
+            app.until(&order, "EXECUTED").await;
+            assert_eq!((app.rows("decisions").await, app.executions(&payment).await), (number + 1, 1), "{line:?}");
         }
     })
     .await;

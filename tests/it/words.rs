@@ -87,10 +87,10 @@ async fn a_private_key_takes_nothing_over_from_a_draft_that_was_left() {
         let (code, told) = run(&folder, &[], &["keys", "new", &format!("{name}.pem")]).await;
         assert_eq!(code, 0, "{told}");
         assert_eq!((mode(&format!("{name}.pem")), mode(&format!("{name}.pub.pem"))), (0o600, 0o644), "{name}");
-        let key = std::fs::read_to_string(folder.join(&format!("{name}.pem"))).unwrap();
+        let key = std::fs::read_to_string(folder.join(format!("{name}.pem"))).unwrap();
         assert!(key.starts_with("-----BEGIN") && !key.contains("left by"), "{name}");
-        assert!(std::fs::symlink_metadata(folder.join(&format!("{name}.pem"))).unwrap().is_file(), "{name}");
-        assert!(!folder.join(&format!("{name}.tmp")).exists(), "{name}");
+        assert!(std::fs::symlink_metadata(folder.join(format!("{name}.pem"))).unwrap().is_file(), "{name}");
+        assert!(!folder.join(format!("{name}.tmp")).exists(), "{name}");
     }
     assert_eq!(std::fs::read_to_string(folder.join("elsewhere")).unwrap(), "");
 }

@@ -174,6 +174,8 @@ fn finish(before: &Payment, mut next: Payment, moment: &Moment<'_>) -> Applied {
     }
     if to.stage() == Stage::Ended {
         next.execution.next_at = None;
+        // Nobody can let go of what has ended.
+        next.held_at = None;
         // It asked that an agent be stopped, and about what has ended there is nothing left to ask.
         next.attention.remove(&Attention::ContextBudgetSpent);
     }

@@ -2,7 +2,7 @@
 
 use super::payments::Case;
 use super::{Break, BreakKind};
-use crate::domain::Timestamp;
+use crate::domain::{Status, Timestamp};
 use crate::proof::AuditFacts;
 
 /// What a hold refuses, by the entry that it would write. Outcomes are stored in any case.
@@ -29,7 +29,7 @@ pub(super) fn holds(case: &Case<'_>) -> Vec<Break> {
     for facts in case.changes() {
         match (facts.event.as_str(), hold) {
             ("payment.held" | "rail.compared", None) => hold = Some(facts),
-            ("release_hold.second" | "attest_executed.second", Some(_)) => hold = None,
+            ("release_hold.second", Some(_)) => hold = None,
             ("release_hold.second", None) => {
                 let expected = "a hold that is released";
                 breaks.push(case.broken(BreakKind::HoldBroken, Some(facts), expected, "it was not held"));
@@ -40,6 +40,10 @@ pub(super) fn holds(case: &Case<'_>) -> Vec<Break> {
                 breaks.push(case.broken(BreakKind::HoldBroken, Some(facts), expected, found));
             }
             _ => {}
+        }
+        // The rail's word that it had paid ends a held payment too, and with it the hold.
+        if facts.to == Status::Executed.as_str() {
+            hold = None;
         }
     }
     let said = hold.map(|facts| facts.ts.clone());

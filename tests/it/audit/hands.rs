@@ -54,7 +54,6 @@ async fn what_moves_under_a_hold_that_nobody_released_is_found() {
         for event in ["decision.approve", "rail.execute.intended"] {
             expected.push((BreakKind::HoldBroken, seq(app, &paid, event).await, paid.clone()));
         }
-        expected.push((BreakKind::RowDisagrees, held, paid));
 
         let cancelled = app.awaiting("cancelled").await;
         hold(app, "cancelled").await;

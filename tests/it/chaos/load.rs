@@ -168,6 +168,7 @@ impl Load {
         if roll(4) == 0 {
             let again = callers.propose_of(kind.agent(), order, kind.amount()).await;
             assert_eq!(again.text("payment_id"), answer.text("payment_id"), "the same call is the same payment");
+            assert_eq!(again.body["idempotent_replayed"], true, "{order}: {}", again.body);
         }
         true
     }

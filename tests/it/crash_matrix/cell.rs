@@ -13,6 +13,8 @@ use crate::harness::meddler::Fault;
 pub(super) enum Crew {
     /// One process that serves and works.
     Sqlite,
+    /// One that serves, two that work, on one file.
+    SqliteTwo,
     /// One that serves, one that works.
     Postgres,
     /// One that serves, two that work.
@@ -24,7 +26,7 @@ pub(super) enum Crew {
 impl Crew {
     pub(super) const fn engine(self) -> TestEngine {
         match self {
-            Self::Sqlite => TestEngine::Sqlite,
+            Self::Sqlite | Self::SqliteTwo => TestEngine::Sqlite,
             Self::Postgres | Self::PostgresTwo | Self::ForgetfulRail => TestEngine::Postgres,
         }
     }
@@ -32,6 +34,7 @@ impl Crew {
     pub(super) const fn says(self) -> (&'static str, &'static str) {
         match self {
             Self::Sqlite => ("SQLite", "1"),
+            Self::SqliteTwo => ("SQLite", "2"),
             Self::Postgres => ("PostgreSQL", "1"),
             Self::PostgresTwo => ("PostgreSQL", "2"),
             Self::ForgetfulRail => ("PostgreSQL, rail without keys", "1"),
@@ -146,40 +149,89 @@ pub(super) enum Script {
     CallOff,
     /// Propose, hold, release by two, countersign.
     Hold,
+    /// Propose, hold, attest by two that it was paid by hand.
+    ByHand,
+    /// Propose, ask another signer first, countersign.
+    Reassign,
+    /// Propose, propose what replaces it, countersign.
+    Replace,
+    /// Propose what the policy refuses, then what it does not, countersign.
+    Refuse,
+    /// Propose, countersign on the signer service's page.
+    Page,
+}
+
+impl Script {
+    /// What its rows are told apart by, where others pass the same points.
+    const fn says(self) -> &'static str {
+        match self {
+            Self::ByHand => " (paid by hand)",
+            Self::Reassign => " (reassigned)",
+            Self::Replace => " (of a replacement)",
+            Self::Pay | Self::CallOff | Self::Hold | Self::Refuse | Self::Page => "",
+        }
+    }
+
+    /// Whether the rail is to pay.
+    pub(super) const fn pays(self) -> bool {
+        !matches!(self, Self::CallOff | Self::ByHand)
+    }
 }
 
 /// A point beside the side effects, and when it is armed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Beside(usize);
 
-/// The points that are not a side effect's own, the script that passes each, and whether it is armed from the
-/// start or only once the payment waits for its signer. A look-up needs an answer that was lost.
-const BESIDE: [(Point, Script, bool, Fault); 24] = [
-    (Point::CreateBeforeCommit, Script::Pay, true, Fault::Clean),
-    (Point::CreateAfterCommit, Script::Pay, true, Fault::Clean),
-    (Point::NotifyBeforeCommit, Script::Pay, true, Fault::Clean),
-    (Point::NotifyAfterCommit, Script::Pay, true, Fault::Clean),
-    (Point::DecideBeforeCommit, Script::Pay, false, Fault::Clean),
-    (Point::DecideAfterCommit, Script::Pay, false, Fault::Clean),
-    (Point::CancelBeforeCommit, Script::CallOff, false, Fault::Clean),
-    (Point::CancelAfterCommit, Script::CallOff, false, Fault::Clean),
-    (Point::HoldBeforeCommit, Script::Hold, false, Fault::Clean),
-    (Point::HoldAfterCommit, Script::Hold, false, Fault::Clean),
-    (Point::WordBeforeCommit, Script::Hold, false, Fault::Clean),
-    (Point::WordAfterCommit, Script::Hold, false, Fault::Clean),
-    (Point::ClaimBeforeCommit, Script::Pay, false, Fault::Clean),
-    (Point::ClaimAfterCommit, Script::Pay, false, Fault::Clean),
-    (Point::LookUpBeforeCommit, Script::Pay, false, Fault::LoseReply),
-    (Point::LookUpAfterCommit, Script::Pay, false, Fault::LoseReply),
-    (Point::ReleaseBeforeCommit, Script::Pay, false, Fault::Clean),
-    (Point::ReleaseAfterCommit, Script::Pay, false, Fault::Clean),
-    (Point::EventClaimBeforeCommit, Script::Pay, false, Fault::Clean),
-    (Point::EventClaimAfterCommit, Script::Pay, false, Fault::Clean),
-    (Point::EventAnswered, Script::Pay, false, Fault::Clean),
-    (Point::EventSettleBeforeCommit, Script::Pay, false, Fault::Clean),
-    (Point::EventSettleAfterCommit, Script::Pay, false, Fault::Clean),
+/// A point that is not a side effect's own, the script that passes it, whether it is armed from the start or only
+/// once the payment waits for its signer, and what the wire to the rail does meanwhile.
+type Row = (Point, Script, bool, &'static [Fault]);
+
+const CLEAN: &[Fault] = &[Fault::Clean];
+/// A look-up needs an answer that was lost.
+const LOST: &[Fault] = &[Fault::LoseReply, Fault::FailAfter, Fault::Truncate];
+/// What is given back before, or after, an answer that is in doubt.
+const DOUBT: &[Fault] = &[Fault::Clean, Fault::LoseReply, Fault::PastLease];
+
+const BESIDE: [Row; 38] = [
+    (Point::CreateBeforeCommit, Script::Pay, true, CLEAN),
+    (Point::CreateAfterCommit, Script::Pay, true, CLEAN),
+    (Point::NotifyBeforeCommit, Script::Pay, true, CLEAN),
+    (Point::NotifyAfterCommit, Script::Pay, true, CLEAN),
+    (Point::DecideBeforeCommit, Script::Pay, false, CLEAN),
+    (Point::DecideAfterCommit, Script::Pay, false, CLEAN),
+    (Point::CancelBeforeCommit, Script::CallOff, false, CLEAN),
+    (Point::CancelAfterCommit, Script::CallOff, false, CLEAN),
+    (Point::HoldBeforeCommit, Script::Hold, false, CLEAN),
+    (Point::HoldAfterCommit, Script::Hold, false, CLEAN),
+    (Point::FirstWordBeforeCommit, Script::Hold, false, CLEAN),
+    (Point::FirstWordAfterCommit, Script::Hold, false, CLEAN),
+    (Point::WordBeforeCommit, Script::Hold, false, CLEAN),
+    (Point::WordAfterCommit, Script::Hold, false, CLEAN),
+    (Point::FirstWordBeforeCommit, Script::ByHand, false, CLEAN),
+    (Point::FirstWordAfterCommit, Script::ByHand, false, CLEAN),
+    (Point::WordBeforeCommit, Script::ByHand, false, CLEAN),
+    (Point::WordAfterCommit, Script::ByHand, false, CLEAN),
+    (Point::HoldBeforeCommit, Script::Reassign, false, CLEAN),
+    (Point::HoldAfterCommit, Script::Reassign, false, CLEAN),
+    (Point::CreateBeforeCommit, Script::Replace, false, CLEAN),
+    (Point::CreateAfterCommit, Script::Replace, false, CLEAN),
+    (Point::RefusalBeforeCommit, Script::Refuse, true, CLEAN),
+    (Point::RefusalAfterCommit, Script::Refuse, true, CLEAN),
+    (Point::HintBeforeCommit, Script::Page, false, CLEAN),
+    (Point::HintAfterCommit, Script::Page, false, CLEAN),
+    (Point::ClaimBeforeCommit, Script::Pay, false, CLEAN),
+    (Point::ClaimAfterCommit, Script::Pay, false, CLEAN),
+    (Point::LookUpBeforeCommit, Script::Pay, false, LOST),
+    (Point::LookUpAfterCommit, Script::Pay, false, LOST),
+    (Point::ReleaseBeforeCommit, Script::Pay, false, DOUBT),
+    (Point::ReleaseAfterCommit, Script::Pay, false, DOUBT),
+    (Point::EventClaimBeforeCommit, Script::Pay, false, CLEAN),
+    (Point::EventClaimAfterCommit, Script::Pay, false, CLEAN),
+    (Point::EventAnswered, Script::Pay, false, CLEAN),
+    (Point::EventSettleBeforeCommit, Script::Pay, false, CLEAN),
+    (Point::EventSettleAfterCommit, Script::Pay, false, CLEAN),
     // What is told first is told while the payment is being proposed.
-    (Point::EventAnswered, Script::CallOff, false, Fault::Clean),
+    (Point::EventAnswered, Script::CallOff, false, CLEAN),
 ];
 
 /// One cell.
@@ -275,6 +327,11 @@ impl Cell {
         }
     }
 
+    /// Whether the proposal itself is what it dies at: under a key, so that the key is bound with it or not at all.
+    pub(super) fn proposes(self) -> bool {
+        matches!(self.point(), Some(Point::CreateBeforeCommit | Point::CreateAfterCommit))
+    }
+
     /// What it brings together, two by two: side effect, fault and desk.
     pub(super) fn pairs(self) -> [Pair; 3] {
         let Self { death: _, fault, crew } = self;
@@ -286,7 +343,10 @@ impl Cell {
     pub(super) fn says(self) -> (&'static str, String) {
         match self.death {
             Death::At(kind, step) => (kind.as_str(), step.says().to_owned()),
-            Death::Beside(Beside(number)) => ("other writes", plainly(BESIDE[number].0)),
+            Death::Beside(Beside(number)) => {
+                let (point, script, ..) = BESIDE[number];
+                ("other writes", plainly(point) + script.says())
+            }
             Death::Anywhere(kind, _) => (kind.as_str(), "anywhere, by SIGKILL".to_owned()),
         }
     }
@@ -310,7 +370,7 @@ fn plainly(point: Point) -> String {
     name.replace(['_', '.'], " ")
 }
 
-const CREWS: [Crew; 4] = [Crew::Sqlite, Crew::Postgres, Crew::PostgresTwo, Crew::ForgetfulRail];
+const CREWS: [Crew; 5] = [Crew::Sqlite, Crew::SqliteTwo, Crew::Postgres, Crew::PostgresTwo, Crew::ForgetfulRail];
 
 /// All of them.
 pub(super) fn cells() -> Vec<Cell> {
@@ -322,8 +382,9 @@ pub(super) fn cells() -> Vec<Cell> {
                 all.extend((0..2).map(|turn| Cell { death: Death::Anywhere(kind, turn), fault, crew }));
             }
         }
-        let beside = BESIDE.iter().enumerate();
-        all.extend(beside.map(|(at, row)| Cell { death: Death::Beside(Beside(at)), fault: row.3, crew }));
+        for (at, (.., faults)) in BESIDE.iter().enumerate() {
+            all.extend(faults.iter().map(|fault| Cell { death: Death::Beside(Beside(at)), fault: *fault, crew }));
+        }
     }
     all.retain(|cell| cell.makes_sense());
     all
@@ -339,7 +400,8 @@ pub(super) fn representative() -> Vec<Cell> {
     let pick = |(turn, death): (usize, Death)| {
         let mut of: Vec<Cell> = all.iter().copied().filter(|cell| cell.death == death).collect();
         of.sort_by_key(|cell| (cell.fault, cell.crew));
-        of[turn * 8 % of.len()]
+        // A stride that meets every fault and every crew: no number of cells of one death is a multiple of 11.
+        of[turn * 11 % of.len()]
     };
     let mut part: Vec<Cell> = deaths.into_iter().enumerate().map(pick).collect();
     let mut met: BTreeSet<Pair> = part.iter().flat_map(|cell| cell.pairs()).collect();

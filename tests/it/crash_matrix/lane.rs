@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::Run;
 use super::cell::{Cell, Crew, Death, Kind, Script};
-use crate::harness::desk::{Callers, Desk, LARGE, LEASE_MS, Link, OrderRow, Plan, SMALL};
+use crate::harness::desk::{Callers, Desk, LARGE, LEASE_MS, Link, NOBODY, OrderRow, Plan, SMALL, key_of, some_key_of};
 use crate::harness::judge::Breach;
 use crate::harness::meddler::{Meddler, Trick};
 
@@ -64,7 +64,7 @@ impl Stage {
         let plan = match crew {
             Crew::Sqlite => plan,
             Crew::Postgres => plan.processes(1, 1),
-            Crew::PostgresTwo => plan.processes(1, 2),
+            Crew::SqliteTwo | Crew::PostgresTwo => plan.processes(1, 2),
             Crew::ForgetfulRail => plan.processes(1, 1).set("RAIL__DEDUP", "none"),
         };
         let mut desk = Desk::prepare(plan).await;
@@ -103,16 +103,14 @@ impl Stage {
         if !struck {
             violations.push("nobody died".to_owned());
         }
-        // What is called off never asks the rail; what is parked may have asked, and is not sent again.
-        if let Some(missed) = missed.filter(|_| cell.script() != Script::CallOff && !parked) {
+        // What is called off or paid by hand never asks the rail; what is parked may have asked, and is not sent again.
+        if let Some(missed) = missed.filter(|_| cell.script().pays() && !parked) {
             violations.push(format!("no request met the fault: {missed:?}"));
         }
         violations.extend(left.iter().filter(|left| !is_parked(left)).map(|left| format!("not at rest: {left:?}")));
         let moved = self.moved(&order).await;
-        let expected = match cell.script() {
-            Script::CallOff => moved == 0,
-            Script::Pay | Script::Hold => moved == 1 || (parked && self.crew == Crew::ForgetfulRail),
-        };
+        let expected =
+            if cell.script().pays() { moved == 1 || (parked && self.crew == Crew::ForgetfulRail) } else { moved == 0 };
         if !expected {
             violations.push(format!("executed {moved} times"));
         }
@@ -197,13 +195,13 @@ fn is_parked(left: &OrderRow) -> bool {
 }
 
 /// The plan that is laid out when its time has come.
-struct Arm {
-    file: PathBuf,
-    line: String,
+pub(super) struct Arm {
+    pub(super) file: PathBuf,
+    pub(super) line: String,
 }
 
 impl Arm {
-    fn now(&self) {
+    pub(super) fn now(&self) {
         if !self.line.is_empty() {
             // Whole or not at all: processes read it at any time.
             let draft = self.file.with_extension("draft");
@@ -232,22 +230,40 @@ async fn story(callers: Arc<Callers>, cell: Cell, order: String, people: &'stati
         arm.now();
     }
     let amount = if people.len() == 1 { SMALL } else { LARGE };
-    let proposed = callers.propose_of("agent-1", &order, amount).await;
-    assert!(!proposed.is_error, "{order}: {}", proposed.body);
+    let key = if cell.proposes() { Some(some_key_of(&order)) } else { key_of(&order) };
+    if cell.script() == Script::Refuse {
+        refused(&callers, &order).await;
+    }
+    let propose = async || {
+        let answer = callers.propose_under(key.as_deref(), "agent-1", &order, amount).await;
+        assert!(!answer.is_error, "{order}: {}", answer.body);
+        answer
+    };
+    let payment = propose().await.text("payment_id").to_owned();
     reached(&callers, &order, cell.early().then_some(&arm)).await;
     if !cell.early() {
         arm.now();
     }
+    go_on(&callers, cell, (&order, &payment, amount), people).await;
+    if key.is_some() {
+        let again = propose().await;
+        let same = again.text("payment_id") == payment && again.body["idempotent_replayed"] == true;
+        assert!(same, "{order} is {payment}; the same request under its key is answered {}", again.body);
+    }
+}
+
+/// The story after the signers were reached.
+async fn go_on(callers: &Callers, cell: Cell, (order, payment, amount): (&str, &str, &str), people: &[&str]) {
     let operator = |name: &str| callers.token(name, Role::Operator);
+    let agent = callers.token("agent-1", Role::Agent);
+    let hold = json!({"order_id": order, "reason": "by hand"});
     match cell.script() {
-        Script::Pay => {}
+        Script::Pay | Script::Refuse | Script::Page => {}
         Script::CallOff => {
-            let agent = callers.token("agent-1", Role::Agent);
             callers.insist(&agent, "cancel_payment", json!({"order_id": order})).await;
             return;
         }
         Script::Hold => {
-            let hold = json!({"order_id": order, "reason": "by hand"});
             callers.insist(&operator("ops-1"), "hold_payment", hold).await;
             for person in ["ops-1", "ops-2"] {
                 let word = json!({"order_id": order, "evidence": "not paid by hand"});
@@ -255,9 +271,47 @@ async fn story(callers: Arc<Callers>, cell: Cell, order: String, people: &'stati
                 callers.insist(&operator(person), "release_hold", word).await;
             }
         }
+        Script::ByHand => {
+            callers.insist(&operator("ops-1"), "hold_payment", hold).await;
+            for person in ["ops-1", "ops-2"] {
+                let word = json!({"order_id": order, "evidence": "paid by hand", "reference": "bank-1"});
+                callers.insist(&operator(person), "attest_executed", word).await;
+            }
+            let status = callers.insist(&agent, "get_payment_status", json!({"order_id": order})).await;
+            assert_eq!(status.status(), "EXECUTED", "{order}: two said so: {}", status.body);
+            return;
+        }
+        Script::Reassign => {
+            let other = json!({"order_id": order, "signer_id": "finance-2"});
+            let told = callers.insist(&operator("ops-1"), "reassign_signer", other).await;
+            assert!(!told.is_error, "{order}: {}", told.body);
+        }
+        Script::Replace => {
+            let new =
+                json!({"order_id": order, "amount": amount, "memo": "instead", "supersedes": payment, "notify": true});
+            let told = callers.insist(&agent, "create_payment", new).await;
+            assert!(!told.is_error && told.text("payment_id") != payment, "{order}: {}", told.body);
+        }
     }
     for person in people {
-        let signed = callers.countersign_as(person, &order).await;
+        let signed = if cell.script() == Script::Page {
+            callers.countersign_on_page(person, order).await
+        } else {
+            callers.countersign_as(person, order).await
+        };
         assert!(!signed.is_error || signed.code() == "PAYMENT_TERMINAL", "{order}: {}", signed.body);
     }
+}
+
+/// What the policy refuses is refused under its key for ever, whoever died meanwhile.
+async fn refused(callers: &Callers, order: &str) {
+    let agent = callers.token("agent-1", Role::Agent);
+    let order = format!("{order}-refused");
+    let wish = json!({"order_id": order, "amount": SMALL, "payee": NOBODY, "idempotency_key": some_key_of(&order)});
+    for _ in 0..2 {
+        let told = callers.insist(&agent, "create_payment", wish.clone()).await;
+        assert_eq!(told.code(), "POLICY_DENIED", "{}", told.body);
+    }
+    let bound = format!("SELECT agent FROM idempotency WHERE idempotency_key = '{}'", some_key_of(&order));
+    assert_eq!(callers.db.raw().await.texts(&bound).await.len(), 1, "{order}");
 }

@@ -52,7 +52,9 @@ pub(super) fn page(runs: &[Run]) -> String {
          I13. *Executed once* counts ledgers with exactly one transfer; *parked* payments whose outcome stays unknown \
          for two people to settle, which only a rail without idempotency keys leads to, when a request may have been lost; \
          a payment that was called off is executed never. A rail without keys that the network hands a request to twice \
-         pays twice: that one case no gateway can mend, and it is not in the table.\n\n\
+         pays twice: that one case no gateway can mend, and it is not in the table. Commits that few payments pass \
+         (a deadline, a new round, a denial, a comparison after a restore, the archive) are not in it either: a worker dies \
+         at each on every CI run, on both engines.\n\n\
          CP1 to CP9 are the points of the write-ahead discipline, in its order: claim, intent, call, judgement, outcome, \
          events, release.\n\n",
         all.runs, all.violations

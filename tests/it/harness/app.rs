@@ -233,10 +233,15 @@ impl App {
 
     /// A journal as another process on the same database would have; `rail` may be scripted.
     pub(crate) async fn another(&self, rail: Option<Arc<dyn RailPort>>) -> Arc<Journal> {
+        self.another_under(self.policy(), rail).await
+    }
+
+    /// The same, with a policy of its own.
+    pub(crate) async fn another_under(&self, policy: &str, rail: Option<Arc<dyn RailPort>>) -> Arc<Journal> {
         let ambient = ambient(&self.clock);
         let store = open_store(&self.config, Arc::clone(&ambient.clock)).await.unwrap();
         let rail = rail.unwrap_or_else(|| self.real_rail());
-        let policy = parse_policy(self.policy()).unwrap();
+        let policy = parse_policy(policy).unwrap();
         let finished_after = self.config.finished_after(policy.looks_back()).unwrap();
         let rules = Rules { finished_after, ..app::rules(&self.config, rail.as_ref(), &ambient).unwrap() };
         let signer = signer_client(&self.config, &ambient);

@@ -35,6 +35,10 @@ pub(crate) enum Weather {
     Truncated,
     /// 302 to another host, having done nothing.
     Redirect,
+    /// 302 to where it was asked, having done nothing.
+    RedirectToItself,
+    /// 429, to be asked again after so many seconds, having done nothing.
+    Busy(u64),
     /// It does what it was asked, and the answer is lost.
     LoseReply,
     /// It does what it was asked, and answers so many milliseconds later.
@@ -156,6 +160,13 @@ async fn under(State(sky): State<Arc<Mutex<Sky>>>, request: Request, next: Next)
             ([(header::CONTENT_TYPE, "application/json")], Body::from_stream(half)).into_response()
         }
         Weather::Redirect => (StatusCode::FOUND, [(header::LOCATION, "http://198.51.100.1/")], "").into_response(),
+        Weather::RedirectToItself => {
+            let own = request.uri().path().to_owned();
+            (StatusCode::FOUND, [(header::LOCATION, own)], "").into_response()
+        }
+        Weather::Busy(seconds) => {
+            (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, seconds.to_string())], "").into_response()
+        }
         Weather::Slow(millis) => {
             let answer = next.run(request).await;
             tokio::time::sleep(Duration::from_millis(millis)).await;

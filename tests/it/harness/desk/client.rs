@@ -103,9 +103,17 @@ impl Callers {
         }
     }
 
-    /// An agent proposes an order of an amount, and has its signers notified.
+    /// An agent proposes an order of an amount, and has its signers notified; every other order under a key.
     pub(crate) async fn propose_of(&self, agent: &str, order: &str, amount: &str) -> Answer {
-        let arguments = json!({"order_id": order, "amount": amount, "signer_id": "finance-1", "notify": true});
+        self.propose_under(key_of(order).as_deref(), agent, order, amount).await
+    }
+
+    /// The same under this key, or none. However often it has to ask, it is the same request with the same key.
+    pub(crate) async fn propose_under(&self, key: Option<&str>, agent: &str, order: &str, amount: &str) -> Answer {
+        let mut arguments = json!({"order_id": order, "amount": amount, "signer_id": "finance-1", "notify": true});
+        if let Some(key) = key {
+            arguments["idempotency_key"] = json!(key);
+        }
         self.insist(&self.token(agent, Role::Agent), "create_payment", arguments).await
     }
 
@@ -139,6 +147,22 @@ impl Callers {
                 return answer;
             }
         }
+    }
+
+    /// A person approves an order on the signer service's page, to which the agent has the address.
+    pub(crate) async fn countersign_on_page(&self, person: &str, order: &str) -> Answer {
+        let token = self.token(person, Role::Signer);
+        let approval = self.insist(&token, "get_approval", json!({"order_id": order})).await;
+        let to_sign = &approval.body["to_sign"][0]["decision_document"];
+        let Some(document) = to_sign.as_str() else { return approval };
+        let key = &self.keys[person];
+        let jws = sign_detached(key, &key_id_of(&key.public()), document).unwrap();
+        let link = json!({"order_id": order});
+        let link = self.insist(&self.token("agent-1", Role::Agent), "get_sign_link", link).await;
+        let page = format!("{}/decisions", link.text("sign_url"));
+        let answer = self.http.post(page).json(&json!({"document": document, "jws": jws})).send().await.unwrap();
+        assert!(answer.status().is_success(), "{order}: the page answers {}", answer.status());
+        approval
     }
 
     /// `finance-1` rejects an order.
@@ -213,6 +237,17 @@ impl Callers {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
+}
+
+/// The key that an order is proposed under: of every other two orders in a row, whatever their names begin with.
+pub(crate) fn key_of(order: &str) -> Option<String> {
+    let sum: u32 = order.bytes().map(u32::from).sum();
+    (sum % 4 < 2).then(|| some_key_of(order))
+}
+
+/// A key for an order.
+pub(crate) fn some_key_of(order: &str) -> String {
+    format!("the-one-key-of-{order}")
 }
 
 /// Whether an error passes by itself: that of a limit's window does so in hours.

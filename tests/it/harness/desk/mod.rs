@@ -30,8 +30,8 @@ use countersign::app::parse_policy;
 use countersign::http::auth::Mint;
 use countersign::proof::SigningKey;
 
-pub(crate) use client::{Callers, LARGE, Obstacle, OrderRow, SMALL};
-pub(crate) use plan::{CALL_MS, LEASE_MS, Plan};
+pub(crate) use client::{Callers, LARGE, Obstacle, OrderRow, SMALL, key_of, some_key_of};
+pub(crate) use plan::{CALL_MS, LEASE_MS, NOBODY, Plan};
 pub(crate) use process::{Process, program, signal};
 
 use super::app::PEOPLE;
@@ -89,6 +89,7 @@ pub(crate) struct Desk {
     pub(crate) sink: Sink,
     pub(crate) at: Addresses,
     plan: Plan,
+    policy_changed: bool,
     parts: BTreeMap<Part, Process>,
     /// Dropped last: everybody's files are in it.
     folder: Folder,
@@ -156,7 +157,7 @@ impl Desk {
             turn: AtomicUsize::new(0),
             obstacles: Mutex::default(),
         });
-        Self { callers, sink, at, plan, parts: BTreeMap::new(), folder }
+        Self { callers, sink, at, plan, policy_changed: false, parts: BTreeMap::new(), folder }
     }
 
     /// From the next start on, gateways and workers reach `link` at `address`.
@@ -269,6 +270,13 @@ impl Desk {
         lines[lines.len().saturating_sub(8)..].join("\n")
     }
 
+    /// From the next start on, gateways and workers go by another policy; limits are judged no more.
+    pub(crate) fn change_policy(&mut self, text: impl Into<String>) {
+        self.plan.policy = text.into();
+        self.policy_changed = true;
+        std::fs::write(self.folder.join("policy.toml"), &self.plan.policy).unwrap();
+    }
+
     /// The file that tells gateways and workers where to die: one line, as `countersign::crash` reads it.
     pub(crate) fn crash_plan(&self) -> PathBuf {
         self.folder.join("crash-plan")
@@ -292,7 +300,7 @@ impl Desk {
             db: &self.db,
             rail: self.folder.join("rail.db"),
             signer: self.folder.join("signer.db"),
-            policy: Some(parse_policy(&self.plan.policy).unwrap()),
+            policy: (!self.policy_changed).then(|| parse_policy(&self.plan.policy).unwrap()),
             targets: Some(vec![self.at.target()]),
             told: Some(self.sink.seen().iter().map(super::sink::Seen::id).collect()),
             strangers: false,
@@ -303,6 +311,11 @@ impl Desk {
     /// Every breach of an invariant up to now. Gateways and workers stand still meanwhile, so that the books
     /// are of one moment.
     pub(crate) async fn judged(&mut self) -> Vec<Breach> {
+        self.judged_and(async |_| ()).await.0
+    }
+
+    /// The same, and what `look` sees of the desk at that very moment, before anyone goes on.
+    pub(crate) async fn judged_and<T>(&mut self, look: impl AsyncFnOnce(&Self) -> T) -> (Vec<Breach>, T) {
         let running: Vec<Part> = self.gateways().into_iter().filter(|part| self.runs(*part)).collect();
         for part in &running {
             self.freeze(*part);
@@ -311,10 +324,11 @@ impl Desk {
             self.db.quiet().await;
         }
         let books = Books::read(&self.books()).await;
+        let seen = look(self).await;
         for part in &running {
             self.thaw(*part);
         }
-        verdict(&books)
+        (verdict(&books), seen)
     }
 
     fn runs(&mut self, part: Part) -> bool {
