@@ -4,7 +4,7 @@ use super::ports::{Cause, Outcome, Trouble};
 use super::recorded::{Recorded, Started};
 use super::{Act, Journal, again, unless_restoring};
 use crate::crash::{self, Point};
-use crate::domain::{Code, EffectId, Event, Payment, Refusal};
+use crate::domain::{Code, EffectId, Event, Invariant, Payment, Refusal};
 use crate::store::{EffectKind, EffectState, Lease, NewEffect, Tx};
 use crate::telemetry::metrics::metrics;
 
@@ -55,6 +55,10 @@ impl Journal {
         events: Vec<Event>,
         intent: Intent,
     ) -> Result<(Payment, Recorded), Refusal> {
+        if intent.kind == EffectKind::RailExecute && tx.was_executed(payment.terms.payment_id.as_str()).await? {
+            // A hand in the database has opened it again.
+            return Err(self.suspect(payment, Invariant::Absorbing));
+        }
         let actor = self.worker_actor();
         let mut current = payment.clone();
         let mut steps = Vec::new();

@@ -21,7 +21,7 @@ pub(super) struct Sent {
 /// What is known.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    word: AtomicI64,
+    words: AtomicI64,
     sent: ArcSwapOption<Sent>,
 }
 
@@ -29,19 +29,19 @@ pub(super) struct Known {
 /// its answer need not show.
 #[derive(Debug)]
 pub(super) struct Then {
-    /// The last word of a worker that was left or read here, in Unix microseconds; 0 before the first.
-    pub(super) word: i64,
+    /// How many words of workers there were when one was last left or read here; 0 before the first.
+    pub(super) words: i64,
     pub(super) sent: Option<Arc<Sent>>,
 }
 
 impl Known {
     pub(super) fn then(&self) -> Then {
-        Then { word: self.word.load(Ordering::SeqCst), sent: self.sent.load_full() }
+        Then { words: self.words.load(Ordering::SeqCst), sent: self.sent.load_full() }
     }
 
-    /// A worker's word is `seen` in the database.
-    pub(super) fn saw(&self, seen: i64) {
-        self.word.fetch_max(seen, Ordering::SeqCst);
+    /// There are `words` of workers in the database.
+    pub(super) fn saw(&self, words: i64) {
+        self.words.fetch_max(words, Ordering::SeqCst);
     }
 
     /// This process committed an intent at `at`, by the store's time.
@@ -54,9 +54,9 @@ impl Known {
     }
 
     /// The database that has forgotten what was known `then` is from now on the one that is worked at.
-    pub(super) fn forget(&self, then: &Then, seen: i64) {
+    pub(super) fn forget(&self, then: &Then, words: i64) {
         // Another task may have been first; what it put there since is of the new one.
-        let _ = self.word.compare_exchange(then.word, seen, Ordering::SeqCst, Ordering::SeqCst);
+        let _ = self.words.compare_exchange(then.words, words, Ordering::SeqCst, Ordering::SeqCst);
         self.sent.compare_and_swap(&then.sent, None);
     }
 }

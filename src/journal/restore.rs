@@ -15,7 +15,7 @@ use crate::crash::{self, Point};
 use crate::domain::{
     Attention, Code, EffectId, Event, Finding, Payment, Phase, Refusal, RestoreId, Stage, Status, Timestamp,
 };
-use crate::store::{AuditNote, EffectKind, EffectState, NewEffect, Restore, Surprise, Tally, Tx};
+use crate::store::{AuditNote, EffectKind, EffectState, NewEffect, Restore, Surprise, Tally, Tx, Words};
 use crate::telemetry::metrics::metrics;
 
 /// Payments compared side by side.
@@ -59,8 +59,8 @@ pub struct RestoreReport {
 struct Here {
     /// No restore is open.
     free: bool,
-    /// A worker's last word, in Unix microseconds; 0 for none.
-    seen: i64,
+    /// What workers have said.
+    words: Words,
     /// It has forgotten what this process knows of it.
     went_back: bool,
 }
@@ -125,20 +125,22 @@ impl Journal {
         let mut tx = self.store.begin().await?;
         let then = self.known.then();
         let here = self.look(&mut tx, &then).await?;
-        let last = Timestamp::from_micros(here.seen);
-        let asleep = first && here.seen != 0 && self.rules.asleep.is_some_and(|longest| tx.now().since(last) > longest);
+        let (last, now) = (Timestamp::from_micros(here.words.last_at), tx.now());
+        // A word of the future was left by a clock that was ahead: how old it really is, nobody knows.
+        let age = now.since(last).max(last.since(now));
+        let asleep = first && here.words.last_at != 0 && self.rules.asleep.is_some_and(|longest| age > longest);
         if asleep {
             self.open_restore(&mut tx, "no_worker_for_long").await?;
         }
         if here.went_back {
             self.open_restore(&mut tx, "went_back").await?;
         }
-        let word = tx.leave_word().await?;
+        let words = tx.leave_word().await?;
         tx.commit().await?;
         if here.went_back {
-            self.known.forget(&then, word);
+            self.known.forget(&then, words);
         }
-        self.known.saw(word);
+        self.known.saw(words);
         Ok(())
     }
 
@@ -148,7 +150,7 @@ impl Journal {
         let then = self.known.then();
         let here = self.look(&mut tx, &then).await?;
         if !here.went_back {
-            self.known.saw(here.seen);
+            self.known.saw(here.words.count);
             if here.free {
                 return Ok(Some(tx));
             }
@@ -158,16 +160,16 @@ impl Journal {
         self.open_restore(&mut tx, "went_back").await?;
         tx.commit().await?;
         // Once is enough, and only now that it is stored.
-        self.known.forget(&then, here.seen);
+        self.known.forget(&then, here.words.count);
         Ok(None)
     }
 
     /// Asks the database how it is, and whether it knows what was known `then`.
     async fn look(&self, tx: &mut Tx, then: &Then) -> Result<Here, Refusal> {
         let sent = then.sent.as_deref().map(|sent| (sent.key.as_str(), sent.attempts));
-        let (free, seen, kept) = tx.may_work(sent).await?;
-        let went_back = seen < then.word || (sent.is_some() && !kept);
-        Ok(Here { free, seen, went_back })
+        let (free, words, kept) = tx.may_work(sent).await?;
+        let went_back = words.count < then.words || (sent.is_some() && !kept);
+        Ok(Here { free, words, went_back })
     }
 
     /// Compares the next payments after `after` with the rail; lifts the mode when there are none left.

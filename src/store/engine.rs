@@ -12,6 +12,7 @@ use sqlx::{Connection as _, PgConnection, PgPool, Postgres, Sqlite, SqliteConnec
 
 use super::audit::AuditNote;
 use super::fault::StoreFault;
+use super::file::File;
 use super::schema;
 use super::writes::Writes;
 use crate::ambient::Clock;
@@ -40,7 +41,7 @@ pub enum Engine {
 #[derive(Debug, Clone)]
 enum Pools {
     /// One connection writes, so that writers wait in turn; others read.
-    Lite { write: SqlitePool, read: SqlitePool },
+    Lite { write: SqlitePool, read: SqlitePool, file: Arc<File> },
     /// A pool each: what waits to write must not keep others from reading.
     Pg { write: PgPool, read: PgPool },
 }
@@ -166,8 +167,8 @@ impl Store {
             let read = SqlitePoolOptions::new()
                 .max_connections(pool_size.max(1))
                 .acquire_timeout(busy)
-                .connect_lazy_with(options.read_only(true).create_if_missing(false));
-            Pools::Lite { write, read }
+                .connect_lazy_with(options.clone().read_only(true).create_if_missing(false));
+            Pools::Lite { write, read, file: Arc::new(File::opened(options.get_filename())) }
         } else {
             if !url.starts_with("postgres:") && !url.starts_with("postgresql:") {
                 return Err(StoreFault::Refused(sqlx::Error::Configuration(
@@ -222,7 +223,7 @@ impl Store {
     /// A connection to read with.
     pub async fn read(&self) -> Result<Session, StoreFault> {
         Ok(Session(match &self.pools {
-            Pools::Lite { read, .. } => Link::LiteRead(read.acquire().await?),
+            Pools::Lite { read, file, .. } => Link::LiteRead(file.held(read)?.acquire().await?),
             Pools::Pg { read, .. } => Link::PgRead(read.acquire().await?),
         }))
     }
@@ -238,8 +239,8 @@ impl Store {
     async fn begun(&self) -> Result<Tx, StoreFault> {
         let writes = self.writes.clone();
         match &self.pools {
-            Pools::Lite { write, .. } => {
-                let tx = write.begin_with("BEGIN IMMEDIATE").await?;
+            Pools::Lite { write, file, .. } => {
+                let tx = file.held(write)?.begin_with("BEGIN IMMEDIATE").await?;
                 Ok(Tx {
                     session: Session(Link::LiteTx(tx)),
                     now: self.clock.now(),
@@ -261,8 +262,8 @@ impl Store {
     /// When the next row is due, and the store's time: one query.
     pub async fn next_due(&self) -> Result<(Option<Timestamp>, Timestamp), StoreFault> {
         let (due, now): (Option<i64>, i64) = match &self.pools {
-            Pools::Lite { read, .. } => {
-                let due: Option<i64> = sqlx::query_scalar(SQLITE_DUE).fetch_one(read).await?;
+            Pools::Lite { read, file, .. } => {
+                let due: Option<i64> = sqlx::query_scalar(SQLITE_DUE).fetch_one(file.held(read)?).await?;
                 (due, self.clock.now().micros())
             }
             Pools::Pg { read: pool, .. } => {
@@ -276,8 +277,9 @@ impl Store {
     /// When the next event for `target` is due, and the store's time: one query.
     pub async fn next_event(&self, target: &str) -> Result<(Option<Timestamp>, Timestamp), StoreFault> {
         let (due, now): (Option<i64>, i64) = match &self.pools {
-            Pools::Lite { read, .. } => {
-                let due: Option<i64> = sqlx::query_scalar(SQLITE_EVENT_DUE).bind(target).fetch_one(read).await?;
+            Pools::Lite { read, file, .. } => {
+                let due: Option<i64> =
+                    sqlx::query_scalar(SQLITE_EVENT_DUE).bind(target).fetch_one(file.held(read)?).await?;
                 (due, self.clock.now().micros())
             }
             Pools::Pg { read: pool, .. } => {
@@ -313,7 +315,7 @@ impl Store {
     /// Closes all connections.
     pub async fn close(&self) {
         match &self.pools {
-            Pools::Lite { write, read } => {
+            Pools::Lite { write, read, .. } => {
                 read.close().await;
                 write.close().await;
             }

@@ -56,8 +56,9 @@ pub struct Surprise {
     pub outcome: String,
 }
 
-/// Whether a restore is open, when a worker last was here, and whether an intent is known: asked before each claim.
+/// Whether a restore is open, the words of workers, and whether an intent is known: asked before each claim.
 pub(super) const MAY_WORK: &str = "SELECT CAST((SELECT COUNT(*) FROM restores WHERE state = 'open') AS BIGINT), \
+     CAST(COALESCE((SELECT words FROM worked WHERE worker = 'any'), 0) AS BIGINT), \
      CAST(COALESCE((SELECT seen_at FROM worked WHERE worker = 'any'), 0) AS BIGINT), \
      CAST((SELECT COUNT(*) FROM effects WHERE outbound_key = $1 AND attempts >= $2) \
         + (SELECT COUNT(*) FROM archived_effects WHERE outbound_key = $1 AND attempts >= $2) AS BIGINT)";
@@ -65,14 +66,23 @@ pub(super) const MAY_WORK: &str = "SELECT CAST((SELECT COUNT(*) FROM restores WH
 pub(super) const PENDING: &str = "SELECT payment_id FROM comparisons \
      WHERE restore_id = $1 AND compared_at IS NULL AND payment_id > $2 ORDER BY payment_id LIMIT $3";
 
+/// The words that workers left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Words {
+    /// How many. They only grow, whatever clocks do: who knows of more has worked at a later database.
+    pub count: i64,
+    /// When the last one was left, in Unix microseconds; 0 for never.
+    pub last_at: i64,
+}
+
 impl Session {
-    /// Whether no restore is open; when a worker was last here, in Unix microseconds, 0 for never; and whether the
-    /// intent under `key` is there, with so many attempts.
-    pub async fn may_work(&mut self, sent: Option<(&str, i64)>) -> Result<(bool, i64, bool), StoreFault> {
+    /// Whether no restore is open; the words of workers; and whether the intent under `key` is there, with so many
+    /// attempts.
+    pub async fn may_work(&mut self, sent: Option<(&str, i64)>) -> Result<(bool, Words, bool), StoreFault> {
         let (key, attempts) = sent.unwrap_or_default();
-        let (open, seen, kept): (i64, i64, i64) = on!(self, conn => sqlx::query_as(MAY_WORK)
+        let (open, count, last_at, kept): (i64, i64, i64, i64) = on!(self, conn => sqlx::query_as(MAY_WORK)
             .bind(key).bind(attempts).fetch_one(conn).await)?;
-        Ok((open == 0, seen, kept != 0))
+        Ok((open == 0, Words { count, last_at }, kept != 0))
     }
 
     /// Whether the database is one that is being compared.
@@ -182,12 +192,11 @@ impl Tx {
         Ok(lifted == 1)
     }
 
-    /// Leaves word that a worker was here; never earlier than the word before.
+    /// Leaves word that a worker was here; how many words there are now.
     pub async fn leave_word(&mut self) -> Result<i64, StoreFault> {
         let now = self.now().micros();
-        Ok(on!(self, conn => sqlx::query_scalar("INSERT INTO worked (worker, seen_at) VALUES ('any', $1) \
-              ON CONFLICT (worker) DO UPDATE SET seen_at = CASE WHEN worked.seen_at > $1 THEN worked.seen_at ELSE $1 END \
-              RETURNING seen_at")
+        Ok(on!(self, conn => sqlx::query_scalar("INSERT INTO worked (worker, seen_at, words) VALUES ('any', $1, 1) \
+              ON CONFLICT (worker) DO UPDATE SET seen_at = $1, words = worked.words + 1 RETURNING words")
             .bind(now).fetch_one(conn).await)?)
     }
 }

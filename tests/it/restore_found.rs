@@ -59,7 +59,7 @@ async fn a_mark_that_could_not_be_stored_is_made_the_next_time() {
         app.signed("signed").await;
         let raw = async |sql: &str| app.db.raw().await.execute(sql).await.unwrap();
         app.journal.appear(true).await.unwrap();
-        raw("UPDATE worked SET seen_at = 1").await;
+        raw("UPDATE worked SET words = 0").await;
         // The database fails just when the mark is to be made.
         raw("ALTER TABLE audit_entries RENAME TO away").await;
         assert!(app.journal.claim_due(9, &[]).await.is_err());
@@ -121,6 +121,68 @@ async fn a_clock_that_was_ahead_when_it_was_marked_keeps_no_desk_waiting() {
         assert!(until.since(now) < Duration::from_mins(2), "{:?}", until.since(now));
         assert!(compare_all(app, &app.journal).await.lifted);
         app.until("signed", "EXECUTED").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_clock_that_was_ahead_hides_no_backup() {
+    each_with(patient(), async |app: &mut App| {
+        app.did.rewind = true;
+        app.signed("one").await;
+        // A word of the future, and then words by the clock that was set right.
+        app.clock.advance(HOUR);
+        app.journal.appear(true).await.unwrap();
+        app.clock.advance(-HOUR);
+        app.journal.appear(false).await.unwrap();
+        back_up(app).await;
+        app.until("one", "EXECUTED").await;
+        app.journal.appear(false).await.unwrap();
+        // Twenty minutes later a process that comes new finds it asleep.
+        app.clock.advance(HOUR / 3);
+        restore(app).await;
+        let fresh = app.another(None).await;
+        fresh.appear(true).await.unwrap();
+        let causes = async || app.db.raw().await.texts("SELECT cause FROM restores ORDER BY marked_at").await;
+        assert_eq!(causes().await, ["no_worker_for_long"]);
+        assert!(compare_all(app, &fresh).await.lifted);
+        app.until("one", "EXECUTED").await;
+
+        // The last word itself was left by a clock that was ahead: its age is unknown, and so is what came after it.
+        app.clock.advance(HOUR);
+        fresh.appear(false).await.unwrap();
+        app.clock.advance(-HOUR);
+        app.another(None).await.appear(true).await.unwrap();
+        assert_eq!(causes().await.len(), 2);
+        assert!(compare_all(app, &fresh).await.lifted);
+        let payment = app.payment("one").await.terms.payment_id.to_string();
+        assert_eq!((app.executions(&payment).await, app.requests(&payment).await), (1, 1));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_swap_is_found_whatever_the_clock_said_when_the_words_were_left() {
+    each_with(patient(), async |app: &mut App| {
+        app.did.rewind = true;
+        app.clock.advance(HOUR);
+        app.journal.appear(true).await.unwrap();
+        app.clock.advance(-HOUR);
+        // This one sends nothing: it knows of words alone.
+        let idle = app.another(None).await;
+        idle.appear(false).await.unwrap();
+        app.signed("one").await;
+        back_up(app).await;
+        app.until("one", "EXECUTED").await;
+        idle.appear(false).await.unwrap();
+        restore(app).await;
+        let marked = app.rows("restores").await;
+        assert!(idle.claim_due(16, &[]).await.unwrap().is_empty());
+        assert_eq!(app.rows("restores").await, marked + 1);
+        assert!(compare_all(app, &idle).await.lifted);
+        app.until("one", "EXECUTED").await;
+        let payment = app.payment("one").await.terms.payment_id.to_string();
+        assert_eq!((app.executions(&payment).await, app.requests(&payment).await), (1, 1));
     })
     .await;
 }

@@ -181,3 +181,39 @@ fn postgresql_is_available_in_ci() {
     let ci = std::env::var("CI").is_ok_and(|value| value == "true");
     assert!(!ci || engines().contains(&TestEngine::Postgres), "CI must run the PostgreSQL half of the tests");
 }
+
+/// A process that went on in the file that was moved away would answer from, and write to, what nobody else sees.
+#[tokio::test]
+async fn a_file_that_was_moved_or_replaced_is_not_worked_at_any_more() {
+    let db = TestDatabase::new(TestEngine::Sqlite).await;
+    assert!(insert(db.store(), &payment("kept")).await);
+    let path = std::path::PathBuf::from(db.url().trim_start_matches("sqlite://"));
+    let [away, copy] = ["away", "copy"].map(|ending| path.with_extension(ending));
+    db.raw().await.execute(&format!("VACUUM INTO '{}'", copy.display())).await.unwrap();
+    let works = async || {
+        let store = db.store();
+        let all = [
+            store.read().await.map(drop),
+            store.begin().await.map(drop),
+            store.next_due().await.map(drop),
+            store.next_event("https://a.example/").await.map(drop),
+            store.ping().await,
+        ];
+        let refused = all.iter().filter(|done| matches!(done, Err(StoreFault::Unavailable(_)))).count();
+        assert!(refused == 0 || refused == all.len(), "{all:?}");
+        refused == 0
+    };
+    assert!(works().await);
+    std::fs::rename(&path, &away).unwrap();
+    assert!(!works().await, "nothing is there");
+    std::fs::rename(&copy, &path).unwrap();
+    assert!(!works().await, "another is there");
+    let told = db.store().begin().await.unwrap_err();
+    let cause = std::error::Error::source(&told).unwrap().to_string();
+    assert!(cause.contains("countersign restored"), "{cause}");
+    std::fs::rename(&path, &copy).unwrap();
+    std::fs::rename(&away, &path).unwrap();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert!(db.store().read().await.is_ok(), "it is there again");
+    assert!(insert(db.store(), &payment("more")).await);
+}

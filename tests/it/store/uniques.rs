@@ -59,7 +59,7 @@ const DOUBLES: [(&str, &str, &str); 31] = [
     ("restores", "'r','open','c',1,2,NULL", "'r','lifted','d',3,4,5"),
     ("restores", "'r','open','c',1,2,NULL", "'s','open','d',3,4,NULL"),
     ("comparisons", "'r','p','SIGNED','','',NULL", "'r','p','SIGNED','found','executed',1"),
-    ("worked", "'any',1", "'any',2"),
+    ("worked", "'any',1,1", "'any',2,2"),
     ("_sqlx_migrations", "", ""),
 ];
 const EFFECT: [&str; 3] = [
