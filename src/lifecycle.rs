@@ -1,4 +1,4 @@
-//! Stopping: one token that signals turn, handed to whoever must end.
+//! Stopping: one token that signals or a parent's end turn, handed to whoever must end.
 
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +20,16 @@ pub fn stop_on_signals() -> std::io::Result<CancellationToken> {
         std::process::exit(130);
     });
     Ok(token)
+}
+
+/// Cancels `stop` once nobody holds the other end of our standard input: the parent ended, however it did.
+pub fn stop_with_parent(stop: CancellationToken) {
+    // It may read for as long as the process lives, and nobody waits for it.
+    std::thread::spawn(move || {
+        let ended = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        tracing::info!(ok = ended.is_ok(), "stopping: the parent has ended");
+        stop.cancel();
+    });
 }
 
 #[cfg(unix)]

@@ -8,13 +8,13 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::home::{Card, Home, Peers, dev_key_id};
-use super::output::say;
+use super::output::{heard, say};
 use super::{CommandFault, ambient, failed};
 use crate::app::{Ambient, Gateway, open_store, parse_policy};
 use crate::config::{Config, ms};
 use crate::http::serve::{Serving, bind, serve};
 use crate::journal::KeyEnrolment;
-use crate::lifecycle::stop_on_signals;
+use crate::lifecycle::{stop_on_signals, stop_with_parent};
 use crate::sandbox::Sandbox;
 use crate::signer::{DirectoryEntry, SignerService, SignerSettings};
 use crate::telemetry;
@@ -34,6 +34,12 @@ pub(super) struct Dev {
     /// Print one JSON line instead of text
     #[arg(long)]
     json: bool,
+    /// Stop when standard input ends: for a parent that holds it, and may be killed
+    #[arg(long, hide = true)]
+    until_stdin_ends: bool,
+    /// Take the folder away at the end: it is this instance's alone
+    #[arg(long, hide = true)]
+    remove_data_dir: bool,
 }
 
 /// The policy that `dev` runs by.
@@ -41,6 +47,14 @@ const POLICY: &str = include_str!("../../config/policy.toml");
 
 impl Dev {
     pub(super) async fn run(self) -> Result<(), CommandFault> {
+        let done = Box::pin(self.serve()).await;
+        if self.remove_data_dir && std::fs::remove_dir_all(&self.data_dir).is_err() {
+            tracing::warn!("the folder could not be removed");
+        }
+        done
+    }
+
+    async fn serve(&self) -> Result<(), CommandFault> {
         let mut config = Config::load(None)?;
         // A person reads this; the environment may still say otherwise.
         let unset = |name: &str| std::env::var_os(name).is_none();
@@ -55,6 +69,10 @@ impl Dev {
             config.restore.asleep_s = 0;
         }
         let guard = telemetry::init(&config.telemetry)?;
+        let stop = stop_on_signals().map_err(failed)?;
+        if self.until_stdin_ends {
+            stop_with_parent(stop.clone());
+        }
         let ambient = ambient();
         let home = Home::open(&self.data_dir, ambient.entropy.as_ref())?;
         // Held until the process ends, however it ends.
@@ -82,7 +100,6 @@ impl Dev {
         enrol(&config, &home, &ambient).await?;
         let gateway = Gateway::build(&config, parse_policy(POLICY)?, &ambient, true).await?;
 
-        let stop = stop_on_signals().map_err(failed)?;
         let peers_stop = CancellationToken::new();
         let serving = Serving::from(&config.server);
         let Listeners { gateway: gateway_socket, signer: signer_socket, rail: rail_socket } = listeners;
@@ -96,7 +113,13 @@ impl Dev {
         ];
         let card = home.card(&config, peers, ambient.clock.as_ref());
         home.publish(&card)?;
-        self.print(&card)?;
+        if self.until_stdin_ends {
+            if heard(format_args!("{}\n", serde_json::to_string(&card).map_err(failed)?)).is_err() {
+                stop.cancel();
+            }
+        } else {
+            self.print(&card)?;
+        }
         gateway.run(&config, gateway_socket, stop).await;
         // Last, so that calls in flight could still reach them.
         peers_stop.cancel();

@@ -106,6 +106,10 @@ impl Home {
         let file = |name: &str, make: &dyn Fn() -> Result<String, CommandFault>| -> Result<String, CommandFault> {
             let path = dir.join("keys").join(name);
             match std::fs::read_to_string(&path) {
+                Ok(text) if text.trim().is_empty() => Err(CommandFault::Unusable(format!(
+                    "{}: is empty; move it away, and the next start makes a new one",
+                    path.display()
+                ))),
                 Ok(text) => Ok(text.trim_end().to_owned()),
                 Err(err) if err.kind() == std::io::ErrorKind::NotFound => {
                     let text = make()?;

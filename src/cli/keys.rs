@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use secrecy::SecretString;
 
 use super::home::{write_private, write_public};
 use super::output::{say, warn};
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed, read};
 use crate::app::{open_used, read_policy};
-use crate::config::{Config, whsec_of};
+use crate::config::{Config, api_key, whsec_of, whsecs};
 use crate::http::auth::Mint;
 use crate::journal::KeyEnrolment;
 use crate::proof::{NoteSigner, PublicKey, SigningKey, b64url, key_id_of};
@@ -19,7 +20,7 @@ use crate::proof::{NoteSigner, PublicKey, SigningKey, b64url, key_id_of};
 pub(super) enum Keys {
     /// Make the secrets that gateway, signer service and rail share, and nothing else
     #[command(
-        after_help = "Example:\n  countersign keys init ./secrets\n\nWrites signer-api-key, callback-secret and rail-api-key, each readable by its owner only. Existing files stay as they are."
+        after_help = "Example:\n  countersign keys init ./secrets\n\nWrites signer-api-key, callback-secret and rail-api-key, each readable by its owner only. Existing files stay as they are; one that holds no secret is refused."
     )]
     Init(Init),
     /// Make a signer's key pair; the signer keeps the private file
@@ -137,20 +138,41 @@ impl Keys {
     }
 }
 
+/// What a file says that was to hold a key or secret and does not, as one does that a crash or a full disk cut off.
+fn broken(path: &Path, text: &str, what: &str) -> CommandFault {
+    let why = if text.trim().is_empty() { "it is empty" } else { "it was cut off, or is something else" };
+    CommandFault::Unusable(format!(
+        "{}: is no {what}: {why}; move it away, and repeat this to make a new one",
+        path.display()
+    ))
+}
+
+/// Whether a secret's text can be used as such.
+type Judge = fn(&SecretString) -> bool;
+
 impl Init {
     fn run(self) -> Result<(), CommandFault> {
         std::fs::create_dir_all(&self.dir).map_err(at(&self.dir))?;
+        let key: Judge = |text| api_key("", text).is_ok();
+        let whsec: Judge = |text| whsecs("", text).is_ok();
+        let files = [
+            ("signer-api-key", b64url(seed()), key),
+            ("rail-api-key", b64url(seed()), key),
+            ("callback-secret", whsec_of(&seed()), whsec),
+        ]
+        .map(|(name, fresh, judge)| (self.dir.join(name), fresh, judge));
+        for (path, _, judge) in files.iter().filter(|(path, ..)| path.exists()) {
+            let text = read(path)?;
+            if !judge(&text.trim_end_matches(['\r', '\n']).into()) {
+                return Err(broken(path, &text, "secret"));
+            }
+        }
         let mut lines = Vec::new();
-        for (name, secret) in [
-            ("signer-api-key", b64url(seed())),
-            ("rail-api-key", b64url(seed())),
-            ("callback-secret", whsec_of(&seed())),
-        ] {
-            let path = self.dir.join(name);
+        for (path, fresh, _) in &files {
             if path.exists() {
                 lines.push(format!("kept   {}", path.display()));
             } else {
-                write_private(&path, &secret).map_err(at(&path))?;
+                write_private(path, fresh).map_err(at(path))?;
                 lines.push(format!("wrote  {}", path.display()));
             }
         }
@@ -164,51 +186,75 @@ impl Init {
 struct Pair<'a> {
     private: &'a Path,
     public: PathBuf,
+    /// The public half of a private one; `None` for what is none.
+    public_of: fn(&str) -> Option<String>,
+}
+
+/// What came of writing a pair.
+struct Written {
+    public: String,
+    /// What became of the private half.
+    private: &'static str,
 }
 
 impl Pair<'_> {
-    /// Writes both halves, and returns the public one; no key is ever overwritten.
+    /// Writes both halves; no key is ever overwritten, and an empty public half is as good as none.
+    ///
+    /// `fits` is asked of a private half that was there alone.
     ///
     /// *Crash*: whoever finds the private half alone writes the public one from it.
     fn write(
         &self,
         mint: impl FnOnce() -> Result<String, CommandFault>,
-        public_of: impl FnOnce(&str) -> Result<String, CommandFault>,
-    ) -> Result<String, CommandFault> {
-        let private = match (self.private.exists(), self.public.exists()) {
-            (true, true) => {
-                return Err(failed(format_args!("{}: exists; a key is never overwritten", self.private.display())));
-            }
-            (false, true) => {
-                return Err(failed(format_args!(
-                    "{}: exists, and its private half may be kept elsewhere; name another file",
-                    self.public.display()
-                )));
-            }
-            (true, false) => read(self.private)?,
-            (false, false) => {
-                let private = mint()?;
-                write_private(self.private, &private).map_err(at(self.private))?;
-                private
-            }
+        fits: impl FnOnce(&str) -> Result<(), CommandFault>,
+    ) -> Result<Written, CommandFault> {
+        let there = if self.public.exists() { read(&self.public)? } else { String::new() };
+        let there = there.trim();
+        let (private, fate) = if self.private.exists() {
+            (read(self.private)?, "kept ")
+        } else if there.is_empty() {
+            let private = mint()?;
+            write_private(self.private, &private).map_err(at(self.private))?;
+            (private, "wrote")
+        } else {
+            return Err(failed(format_args!(
+                "{}: exists, and its private half may be kept elsewhere; name another file",
+                self.public.display()
+            )));
         };
-        let public = public_of(&private)?;
+        let Some(public) = (self.public_of)(&private) else {
+            return Err(broken(self.private, &private, "private key"));
+        };
+        if there == public.trim() {
+            return Err(failed(format_args!("{}: exists; a key is never overwritten", self.private.display())));
+        }
+        if !there.is_empty() {
+            return Err(CommandFault::Unusable(format!(
+                "{}: is not the public half of {}; move it away, and repeat this to make that",
+                self.public.display(),
+                self.private.display()
+            )));
+        }
+        if fate != "wrote" {
+            fits(&private)?;
+        }
         write_public(&self.public, &public).map_err(at(&self.public))?;
-        Ok(public)
+        Ok(Written { public, private: fate })
     }
 }
 
 impl New {
     fn run(self) -> Result<(), CommandFault> {
-        let unusable = |err| failed(format_args!("{}: {err}", self.file.display()));
-        let pair = Pair { private: &self.file, public: self.file.with_extension("pub.pem") };
-        let public = pair.write(
-            || SigningKey::from_seed(&seed()).to_pem().map_err(failed),
-            |pem| SigningKey::from_pem(pem).and_then(|key| key.public().to_pem()).map_err(unusable),
-        )?;
-        let key_id = key_id_of(&PublicKey::from_pem(&public).map_err(failed)?);
+        let pair = Pair {
+            private: &self.file,
+            public: self.file.with_extension("pub.pem"),
+            public_of: |pem| SigningKey::from_pem(pem).and_then(|key| key.public().to_pem()).ok(),
+        };
+        let written = pair.write(|| SigningKey::from_seed(&seed()).to_pem().map_err(failed), |_| Ok(()))?;
+        let key_id = key_id_of(&PublicKey::from_pem(&written.public).map_err(failed)?);
         say(format_args!(
-            "wrote  {} (keep it to yourself)\nwrote  {} (give it to an operator)\nkey id {key_id}",
+            "{}  {} (keep it to yourself)\nwrote  {} (give it to an operator)\nkey id {key_id}",
+            written.private,
             self.file.display(),
             pair.public.display(),
         ));
@@ -218,8 +264,12 @@ impl New {
 
 impl CheckpointKey {
     fn run(self) -> Result<(), CommandFault> {
-        let pair = Pair { private: &self.file, public: PathBuf::from(format!("{}.pub", self.file.display())) };
-        let public = pair.write(
+        let pair = Pair {
+            private: &self.file,
+            public: PathBuf::from(format!("{}.pub", self.file.display())),
+            public_of: |text| Some(format!("{}\n", NoteSigner::parse(text.trim()).ok()?.verifier().to_text())),
+        };
+        let written = pair.write(
             || {
                 let origin = self.origin.as_deref().unwrap_or("countersign");
                 let signer = NoteSigner::from_seed(origin, &seed()).map_err(|_| {
@@ -228,24 +278,24 @@ impl CheckpointKey {
                 Ok(format!("{}\n", signer.to_text()))
             },
             |text| {
-                let signer = NoteSigner::parse(text.trim())
-                    .map_err(|err| failed(format_args!("{}: {err}", self.file.display())))?;
+                let signer = NoteSigner::parse(text.trim()).map_err(failed)?;
                 // The name is part of the key's id: the half that is there can't take another.
-                if let Some(origin) = self.origin.as_deref().filter(|origin| *origin != signer.origin()) {
-                    return Err(CommandFault::Unusable(format!(
+                match self.origin.as_deref().filter(|origin| *origin != signer.origin()) {
+                    None => Ok(()),
+                    Some(origin) => Err(CommandFault::Unusable(format!(
                         "--origin {origin}: {} is the key of {:?}; leave --origin out to make its public half, or name another file",
                         self.file.display(),
                         signer.origin()
-                    )));
+                    ))),
                 }
-                Ok(format!("{}\n", signer.verifier().to_text()))
             },
         )?;
         say(format_args!(
-            "wrote  {} (for audit.checkpoint_key_file)\nwrote  {} (for whoever audits)\n{}",
+            "{}  {} (for audit.checkpoint_key_file)\nwrote  {} (for whoever audits)\n{}",
+            written.private,
             self.file.display(),
             pair.public.display(),
-            public.trim_end()
+            written.public.trim_end()
         ));
         Ok(())
     }
@@ -253,14 +303,14 @@ impl CheckpointKey {
 
 impl Issuer {
     fn run(self) -> Result<(), CommandFault> {
-        let unusable = |err: &dyn std::fmt::Display| CommandFault::Unusable(format!("{}: {err}", self.file.display()));
         if !self.file.exists() {
             let pem = SigningKey::from_seed(&seed()).to_pem().map_err(failed)?;
             write_private(&self.file, &pem).map_err(at(&self.file))?;
         }
         let pem = read(&self.file)?;
+        let mint = Mint::from_pem(&pem).map_err(|_| broken(&self.file, &pem, "private key"))?;
         let jwks = self.file.with_extension("jwks.json");
-        write_public(&jwks, &Mint::from_pem(&pem).map_err(|err| unusable(&err))?.jwks()).map_err(at(&jwks))?;
+        write_public(&jwks, &mint.jwks()).map_err(at(&jwks))?;
         say(format_args!("{} verifies the tokens of {}", jwks.display(), self.file.display()));
         Ok(())
     }

@@ -15,14 +15,19 @@ pub(super) fn say(text: impl Display) {
 
 /// Prints a text as it is; where nobody reads, ends the process.
 pub(super) fn put(text: impl Display) {
-    let mut out = stdout().lock();
-    if let Err(fault) = write!(out, "{text}").and_then(|()| out.flush()) {
+    if let Err(fault) = heard(text) {
         if fault.kind() == ErrorKind::BrokenPipe {
             std::process::exit(UNREAD);
         }
         warn(format_args!("countersign: what was to be printed can't be: {fault}"));
         std::process::exit(1);
     }
+}
+
+/// Prints a text as it is, for who has more to do than to end where nobody reads.
+pub(super) fn heard(text: impl Display) -> std::io::Result<()> {
+    let mut out = stdout().lock();
+    write!(out, "{text}").and_then(|()| out.flush())
 }
 
 /// Prints a line beside the output. That nobody reads it changes nothing.

@@ -105,18 +105,31 @@ impl Audit {
         if !folder.is_dir() {
             return Err(CommandFault::Unusable(format!("--checkpoints: {}: is not a folder", folder.display())));
         }
-        let key = |text: &String| {
-            let text = std::fs::read_to_string(text).unwrap_or_else(|_| text.clone());
-            NoteVerifier::parse(text.trim_end()).map_err(|err| {
-                CommandFault::Unusable(format!("--key: {err}: it is the text or file that keys checkpoint made"))
-            })
-        };
-        let keys = self.keys.iter().map(key).collect::<Result<_, _>>()?;
+        let keys = self.keys.iter().map(|text| named_key(text)).collect::<Result<_, _>>()?;
         let covered_before = self.covered_within.map(|seconds| {
             let span = i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000);
             Timestamp::from_micros(ambient().clock.now().micros().saturating_sub(span))
         });
         Ok(Some(CheckpointSource { folder, keys, covered_before }))
+    }
+}
+
+/// The key that an option is, or whose file it names.
+fn named_key(text: &str) -> Result<NoteVerifier, CommandFault> {
+    let unusable = |why: std::fmt::Arguments<'_>| {
+        // Whoever takes the wrong half does not see it repeated.
+        let named = if text.starts_with("PRIVATE+KEY+") { "a private key" } else { text };
+        CommandFault::Unusable(format!("--key: {named}: {why}; it is the text or file that keys checkpoint made"))
+    };
+    if let Ok(key) = NoteVerifier::parse(text.trim_end()) {
+        return Ok(key);
+    }
+    match std::fs::read_to_string(text) {
+        Ok(held) => NoteVerifier::parse(held.trim_end()).map_err(|err| unusable(format_args!("is {err}"))),
+        Err(err) if err.kind() == std::io::ErrorKind::NotFound => {
+            Err(unusable(format_args!("there is no such file, and it is no checkpoint key itself")))
+        }
+        Err(err) => Err(unusable(format_args!("can't be read: {}", err.kind()))),
     }
 }
 

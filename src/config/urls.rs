@@ -6,7 +6,7 @@
 use url::Url;
 
 /// Why a URL can't be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlFault {
     /// Not a URL, of another scheme, or without a host.
     #[error("must be an http or https URL")]
@@ -23,7 +23,33 @@ pub enum UrlFault {
     /// A database of another kind.
     #[error("must be sqlite://… or postgres://…")]
     NotDatabase,
+    /// A parameter that a database of this kind does not have, by its name.
+    #[error("has the unknown parameter {0}")]
+    Parameter(String),
 }
+
+/// Every parameter that the driver takes from a database's URL; it logs any other with its value.
+const POSTGRES_PARAMETERS: [&str; 18] = [
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "statement-cache-capacity",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+];
+const SQLITE_PARAMETERS: [&str; 4] = ["mode", "cache", "immutable", "vfs"];
 
 /// Whether a URL leads to a server on the web.
 pub fn is_web(url: &Url) -> bool {
@@ -49,8 +75,32 @@ pub(super) fn bare_url(text: &str) -> Result<Url, UrlFault> {
     if url.path() == "/" && url.query().is_none() { Ok(url) } else { Err(UrlFault::NotBare) }
 }
 
-/// The database's, as far as it is ours to judge.
+/// The database's, as far as it is ours to judge: its kind, and the names of its parameters.
 pub(super) fn database_url(text: &str) -> Result<(), UrlFault> {
-    let known = ["sqlite:", "postgres:", "postgresql:"].iter().any(|scheme| text.starts_with(scheme));
-    if known { Ok(()) } else { Err(UrlFault::NotDatabase) }
+    let postgres = ["postgres:", "postgresql:"].iter().any(|scheme| text.starts_with(scheme));
+    if !postgres && !text.starts_with("sqlite:") {
+        return Err(UrlFault::NotDatabase);
+    }
+    let Some((_, query)) = text.split_once('?') else { return Ok(()) };
+    let known = |name: &str| {
+        if !postgres {
+            return SQLITE_PARAMETERS.contains(&name);
+        }
+        POSTGRES_PARAMETERS.contains(&name) || (name.starts_with("options[") && name.ends_with(']'))
+    };
+    let mut parameters = url::form_urlencoded::parse(query.as_bytes());
+    match parameters.find(|(name, _)| !known(name)) {
+        None => Ok(()),
+        Some((name, _)) => Err(UrlFault::Parameter(named(&name, query))),
+    }
+}
+
+/// A parameter's name, unless it may be a piece of a password whose `?` or `&` was not escaped.
+fn named(name: &str, query: &str) -> String {
+    let word = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    if word && query.contains(&format!("{name}=")) && !query.contains('@') {
+        name.to_owned()
+    } else {
+        "whose name is none; in a password ? & and # are written %3F %26 %23".to_owned()
+    }
 }

@@ -155,6 +155,45 @@ async fn every_url_is_judged_alike() {
     assert_eq!(run(&["check", "--config", &config], &issuer).await.status.code(), Some(1), "only no peer answers");
 }
 
+/// The driver would log an unknown one, with its value.
+#[tokio::test]
+async fn a_database_parameter_that_is_none_is_named_and_its_value_is_not() {
+    const NAMELESS: &str = "has the unknown parameter whose name is none; in a password";
+    let folder = Folder::new("check");
+    let config = folder.write("good.toml", &good(&folder));
+    for (url, words) in [
+        ("postgres://u@127.0.0.1:1/d?passwd=SECRET", "has the unknown parameter passwd"),
+        ("postgresql://u@127.0.0.1:1/d?sslmode=disable&Password=SECRET", "has the unknown parameter Password"),
+        ("postgres://u@127.0.0.1:1/d?user=u&pass%77d=SECRET", NAMELESS),
+        ("postgres://u@127.0.0.1:1/d?options[SECRET=x", NAMELESS),
+        ("postgres://u@127.0.0.1:1/d?SECRET", NAMELESS),
+        ("postgres://u@127.0.0.1:1/d?password=a&SECRET", NAMELESS),
+        ("postgres://u:1?SECRET@127.0.0.1:1/d", NAMELESS),
+        ("postgres://u:1?SECRET=@127.0.0.1:1/d", NAMELESS),
+        ("sqlite://gateway.db?key=SECRET", "has the unknown parameter key"),
+    ] {
+        for command in ["serve", "check", "migrate"] {
+            let output = run(&[command, "--config", &config], &[("COUNTERSIGN__DATABASE__URL", url)]).await;
+            let what = format!("{command} with {url}");
+            refuses(&what, &output, 2, &format!("database.url: {words}"));
+            assert!(!String::from_utf8(output.stderr).unwrap().contains("SECRET"), "{what}");
+        }
+    }
+    // Every one that the driver takes is let pass: it goes on to find no server, and has ignored nothing.
+    let all = "sslmode=disable&ssl-mode=disable&sslrootcert=/r&ssl-root-cert=/r&ssl-ca=/r&sslcert=/c&ssl-cert=/c\
+        &sslkey=/k&ssl-key=/k&statement-cache-capacity=9&host=127.0.0.1&hostaddr=127.0.0.1&port=1&dbname=d&user=u\
+        &password=PASSWORD&application_name=a&options=-c%20x=1&options[search_path]=a";
+    let url = format!("postgres://u@127.0.0.1:1/d?{all}");
+    let environment = [("COUNTERSIGN__DATABASE__URL", url.as_str()), ("COUNTERSIGN__DATABASE__BUSY_TIMEOUT_MS", "500")];
+    let output = run(&["migrate", "--config", &config], &environment).await;
+    refuses("all that there are", &output, 1, "database: can't be opened");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!said.contains("ignoring") && !said.contains("PASSWORD"), "{said}");
+    let url = format!("sqlite://{}?mode=rwc&cache=private&immutable=0&vfs=unix", folder.place("all.db"));
+    let output = run(&["migrate", "--config", &config], &[("COUNTERSIGN__DATABASE__URL", &url)]).await;
+    assert!(output.status.success(), "{output:?}");
+}
+
 #[tokio::test]
 async fn b23_what_check_prints_masks_every_secret() {
     let folder = Folder::new("check");

@@ -68,6 +68,88 @@ async fn commands_on_keys_say_which_file_and_which_half() {
     told(&["webhooks", "redeliver"], 2, "--all-dead").await;
 }
 
+/// A file that is empty or cut off holds nothing: a public one is made again, of a private one it is said.
+#[tokio::test]
+async fn half_written_keys_are_finished_or_called_broken() {
+    const NEXT: &str = "move it away, and repeat this to make a new one";
+    let folder = Folder::new("words");
+    let told = async |arguments: &[&str], code: i32, words: &[&str]| {
+        let (ended, told) = run(&folder, &[], arguments).await;
+        assert!(ended == code && words.iter().all(|word| told.contains(word)), "{arguments:?}: {ended} {told}");
+    };
+    for (arguments, private, public) in
+        [(["keys", "new", "a.pem"], "a.pem", "a.pub.pem"), (["keys", "checkpoint", "ck"], "ck", "ck.pub")]
+    {
+        let (wrote, kept, made) =
+            (format!("wrote  {private}"), format!("kept   {private}"), format!("wrote  {public}"));
+        // Of a public half that holds nothing nobody has the private one.
+        folder.write(public, "");
+        told(&arguments, 0, &[&wrote, &made]).await;
+        let whole = (folder.read(private), folder.read(public));
+        for cut in ["", "\n"] {
+            folder.write(public, cut);
+            told(&arguments, 0, &[&kept, &made]).await;
+            assert_eq!((folder.read(private), folder.read(public)), whole);
+        }
+        std::fs::remove_file(folder.join(public)).unwrap();
+        told(&arguments, 0, &[&kept, &made]).await;
+        assert_eq!((folder.read(private), folder.read(public)), whole);
+        folder.write(public, &whole.1[..30]);
+        let other = format!("{public}: is not the public half of {private}; move it away");
+        told(&arguments, 2, &[&other]).await;
+        for public_is in [&whole.1[..], ""] {
+            folder.write(public, public_is);
+            for (cut, why) in [("", "it is empty"), (&whole.0[..40], "it was cut off")] {
+                folder.write(private, cut);
+                told(&arguments, 2, &[&format!("{private}: is no private key: {why}"), NEXT]).await;
+                assert_eq!((folder.read(private), folder.read(public)), (cut.to_owned(), public_is.to_owned()));
+            }
+        }
+    }
+    for cut in ["", "-----BEGIN PRIVATE KEY-----\nMC4"] {
+        folder.write("issuer.pem", cut);
+        told(&["keys", "issuer", "issuer.pem"], 2, &["issuer.pem: is no private key: it ", NEXT]).await;
+        assert!(!folder.join("issuer.jwks.json").exists() && folder.read("issuer.pem") == cut);
+    }
+    for (name, cut) in [("signer-api-key", ""), ("rail-api-key", "short\n"), ("callback-secret", "whsec_c2hvcnQ=")] {
+        std::fs::create_dir(folder.join("secrets")).unwrap();
+        folder.write(&format!("secrets/{name}"), cut);
+        told(&["keys", "init", "secrets"], 2, &[&format!("secrets/{name}: is no secret: it "), NEXT]).await;
+        assert_eq!(std::fs::read_dir(folder.join("secrets")).unwrap().count(), 1, "nothing is written");
+        std::fs::remove_file(folder.join("secrets").join(name)).unwrap();
+        told(&["keys", "init", "secrets"], 0, &[&format!("wrote  secrets/{name}")]).await;
+        told(&["keys", "init", "secrets"], 0, &[&format!("kept   secrets/{name}")]).await;
+        std::fs::remove_dir_all(folder.join("secrets")).unwrap();
+    }
+    for name in ["issuer.pem", "finance-1.pem", "checkpoint-key", "signer-api-key", "callback-secret"] {
+        std::fs::create_dir_all(folder.join("dev/keys")).unwrap();
+        folder.write(&format!("dev/keys/{name}"), "");
+        told(&["dev", "--port", "0", "--data-dir", "dev"], 2, &[&format!("keys/{name}: is empty; move it away")]).await;
+        std::fs::remove_dir_all(folder.join("dev")).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_key_to_verify_with_that_is_not_there_is_named_as_such() {
+    let folder = Folder::new("words");
+    std::fs::create_dir(folder.join("sink")).unwrap();
+    folder.write("other", "nothing of the kind");
+    assert_eq!(run(&folder, &[], &["keys", "checkpoint", "ck"]).await.0, 0);
+    let private = folder.read("ck").trim().to_owned();
+    for (key, words) in [
+        ("nowhere/ck.pub", "--key: nowhere/ck.pub: there is no such file"),
+        ("sink", "--key: sink: can't be read: "),
+        ("other", "--key: other: is not a checkpoint key"),
+        ("ck", "--key: ck: is not a checkpoint key"),
+        (&private, "--key: a private key: there is no such file"),
+        ("ck.pub", "database: "),
+        (folder.read("ck.pub").trim(), "database: "),
+    ] {
+        let (code, told) = run(&folder, &[], &["verify", "audit", "--checkpoints", "sink", "--key", key]).await;
+        assert!(code != 0 && told.contains(words) && !told.contains(&private), "{key}: {code} {told}");
+    }
+}
+
 /// A draft that a crash left, in the public file's mode or leading elsewhere, gives a private key neither.
 #[cfg(unix)]
 #[tokio::test]

@@ -49,9 +49,9 @@ impl Demo {
 
     /// The whole story on an instance of its own; the outer fault is one of setting the stage.
     async fn whole(&self, story: &mut Story) -> Result<Result<(), CommandFault>, CommandFault> {
-        let mut stage = Stage::set().await?;
+        let mut stage = Stage::set(self.keep).await?;
         let played = Box::pin(acts::play(&mut stage, story)).await;
-        stage.strike(self.keep).await;
+        stage.strike().await;
         Ok(played)
     }
 }

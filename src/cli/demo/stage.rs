@@ -1,6 +1,8 @@
 //! The demo's own dev instance: a child process that can be killed and started again.
+//!
+//! *Crash*: however the demo ends, the instance sees its standard input end, stops, and takes the folder away.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -18,6 +20,8 @@ use crate::store::Store;
 /// A running dev instance.
 pub(super) struct Stage {
     folder: PathBuf,
+    /// Whether the folder stays.
+    keep: bool,
     child: Child,
     pub(super) cast: Cast,
 }
@@ -38,15 +42,19 @@ const QUICK: [(&str, &str); 9] = [
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Stage {
-    /// Starts a fresh instance in a temporary folder.
-    pub(super) async fn set() -> Result<Self, CommandFault> {
+    /// Starts a fresh instance in a temporary folder, which stays afterwards only for one who wants to `keep` it.
+    pub(super) async fn set(keep: bool) -> Result<Self, CommandFault> {
         let folder = std::env::temp_dir().join(format!("countersign-demo-{:016x}", SystemEntropy.u64()));
         std::fs::create_dir_all(&folder).map_err(failed)?;
-        Self::start(folder).await
+        let stage = Self::start(folder.clone(), keep).await;
+        if stage.is_err() && !keep {
+            remove(&folder);
+        }
+        stage
     }
 
-    async fn start(folder: PathBuf) -> Result<Self, CommandFault> {
-        let (child, card) = launch(&folder).await?;
+    async fn start(folder: PathBuf, keep: bool) -> Result<Self, CommandFault> {
+        let (child, card) = launch(&folder, keep).await?;
         let signer = card.signers.first().ok_or_else(|| failed("the dev instance has no signer"))?;
         let pem = std::fs::read_to_string(&signer.key_file).map_err(failed)?;
         let cast = Cast::enter(Entry {
@@ -59,7 +67,7 @@ impl Stage {
             repeats: 0,
         })
         .await?;
-        Ok(Self { folder, child, cast })
+        Ok(Self { folder, keep, child, cast })
     }
 
     /// Kills the instance as a power cut would: no handler runs, nothing is flushed.
@@ -69,7 +77,7 @@ impl Stage {
 
     /// Starts the killed instance again on the same data.
     pub(super) async fn restart(&mut self) -> Result<(), CommandFault> {
-        *self = Self::start(self.folder.clone()).await?;
+        *self = Self::start(self.folder.clone(), self.keep).await?;
         Ok(())
     }
 
@@ -83,23 +91,31 @@ impl Stage {
     }
 
     /// Ends the instance and takes its folder away.
-    pub(super) async fn strike(&mut self, keep: bool) {
+    pub(super) async fn strike(&mut self) {
         if self.child.kill().await.is_err() {
             tracing::debug!("the demo's instance had ended already");
         }
-        if !keep && std::fs::remove_dir_all(&self.folder).is_err() {
-            tracing::debug!("the demo's folder could not be removed");
+        if !self.keep {
+            remove(&self.folder);
         }
     }
 }
 
-async fn launch(folder: &std::path::Path) -> Result<(Child, Card), CommandFault> {
+fn remove(folder: &Path) {
+    if std::fs::remove_dir_all(folder).is_err() {
+        tracing::debug!("the demo's folder could not be removed");
+    }
+}
+
+async fn launch(folder: &Path, keep: bool) -> Result<(Child, Card), CommandFault> {
     let program = std::env::current_exe().map_err(failed)?;
     let mut child = Command::new(program)
-        .args(["dev", "--json", "--port", "0", "--data-dir"])
+        .args(["dev", "--json", "--port", "0", "--until-stdin-ends", "--data-dir"])
         .arg(folder)
+        .args((!keep).then_some("--remove-data-dir"))
         .envs(QUICK)
-        .stdin(Stdio::null())
+        // Held and never written to.
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
         .kill_on_drop(true)

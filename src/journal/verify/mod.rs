@@ -87,7 +87,7 @@ pub enum BreakKind {
     DecisionUnaudited,
     /// A decision of the chain is not stored.
     DecisionMissing,
-    /// A counted decision does not verify.
+    /// A counted decision does not verify, or one is stored otherwise than its signed document says.
     DecisionInvalid,
     /// An execution was begun without its quorum, or confirmed without an intent.
     ExecutionUnapproved,

@@ -9,8 +9,8 @@ use super::keys::{Keys, since};
 use super::sent::{outcome, sent};
 use super::{AuditReport, Break, BreakKind, LOOKS, Progress};
 use crate::domain::Payment;
-use crate::proof::{AuditFacts, PublicKey, from_b64url, payment_digest, sha256_hex};
-use crate::store::{AttestedPayment, RoundDecision, SentBody, Session, StoreFault};
+use crate::proof::{AuditFacts, DecisionDocument, PublicKey, decision_digest, from_b64url, payment_digest, sha256_hex};
+use crate::store::{AttestedPayment, RoundDecision, SentBody, Session, StoreFault, StoredDecision};
 
 /// Payments read at once.
 const PAGE: i64 = 200;
@@ -226,12 +226,15 @@ fn decided(case: &Case<'_>) -> Vec<Break> {
                 && facts.actor == actor
                 && facts.digest_of_details == digest
         };
-        if let Some(at) = entries.iter().position(|facts| own(&facts)) {
-            entries.remove(at);
-        } else {
+        let Some(entry) = entries.iter().position(|facts| own(&facts)).map(|at| entries.remove(at)) else {
             let expected = format!("an entry {event} by {actor} with version {version:?}");
             let near = case.history.iter().find(|facts| facts.actor == actor);
             breaks.push(case.broken(BreakKind::DecisionUnaudited, near, expected, "no such entry"));
+            continue;
+        };
+        if let Some(found) = misquoted(decision) {
+            let expected = format!("the decision that {} signed", decision.signer_id);
+            breaks.push(case.broken(BreakKind::DecisionInvalid, Some(entry), expected, found));
         }
     }
     for facts in entries {
@@ -239,6 +242,21 @@ fn decided(case: &Case<'_>) -> Vec<Break> {
         breaks.push(case.broken(BreakKind::DecisionMissing, Some(facts), expected, "no such decision"));
     }
     breaks
+}
+
+/// Where a stored decision says otherwise than the document whose digest was audited, if it does.
+fn misquoted(decision: &StoredDecision) -> Option<&'static str> {
+    if decision_digest(&decision.document) != decision.digest {
+        return Some("a document with another digest");
+    }
+    let Some(document) = DecisionDocument::parse(&decision.document) else { return Some("an unreadable document") };
+    let differences = [
+        ("another signer than in its document", document.signer_id != decision.signer_id),
+        ("another key than in its document", document.key_id != decision.key_id),
+        ("another choice than in its document", document.decision != decision.choice),
+        ("another reason than in its document", document.reason != decision.reason),
+    ];
+    differences.into_iter().find_map(|(what, differs)| differs.then_some(what))
 }
 
 /// The pinned key of that name.

@@ -226,6 +226,7 @@ pub(super) fn with_approvals(story: &Story) -> Vec<Way> {
     let enrolled = story.of_key("finance-1", "signer_key.enrolled");
     let old = story.old.as_str();
     let theirs = format!("payment_id = '{paid}' AND signer_id = 'finance-1'");
+    let refused = story.seq(rejected, "decision.reject");
     let void = [(K::DecisionInvalid, approved, paid), (K::ExecutionUnapproved, intended, paid)];
     vec![
         way(
@@ -264,6 +265,33 @@ pub(super) fn with_approvals(story: &Story) -> Vec<Way> {
                  jws = (SELECT d.jws FROM decisions d WHERE d.payment_id = '{rejected}') WHERE {theirs}"
             ),
             void,
+        ),
+        way(
+            "other words of an approval",
+            format!("UPDATE decisions SET reason = 'forged' WHERE {theirs}"),
+            [(K::DecisionInvalid, approved, paid)],
+        ),
+        way(
+            "other words of a rejection",
+            format!("UPDATE decisions SET reason = 'forged' WHERE payment_id = '{rejected}'"),
+            [(K::DecisionInvalid, refused, rejected)],
+        ),
+        way(
+            "other words in the archive",
+            format!("UPDATE archived_decisions SET reason = 'forged' WHERE payment_id = '{old}'"),
+            [(K::DecisionInvalid, story.seq(old, "decision.approve"), old)],
+        ),
+        way(
+            "another key of a rejection",
+            format!("UPDATE decisions SET key_id = 'forged' WHERE payment_id = '{rejected}'"),
+            [(K::DecisionInvalid, refused, rejected)],
+        ),
+        way(
+            "another document of a rejection",
+            format!(
+                "UPDATE decisions SET document = REPLACE(document, '\"nonce\":\"', '\"nonce\":\"x') WHERE payment_id = '{rejected}'"
+            ),
+            [(K::DecisionInvalid, refused, rejected)],
         ),
         way(
             "another pinned key",
