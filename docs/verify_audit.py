@@ -136,12 +136,13 @@ def checkpoints(path, public, values, broken):
         broken("the public key is not one")
         return 0
     name, number, key = known
-    covered = 0
+    covered = seen = 0
     # What a cut-off write left is closed by "#"; of the rest each note ends with an empty line.
     parts = text.split("\n#\n")
     for last, part in enumerate(parts, 1 - len(parts)):
         lines = part.lstrip("\n").split("\n")
         while len(lines) >= 7:
+            seen += 1
             try:
                 signed_text, size, head, at, by, blob = note(lines[:7])
             except ValueError:
@@ -159,6 +160,8 @@ def checkpoints(path, public, values, broken):
                 covered = max(covered, size)
         if last == 0 and lines != [""]:
             broken("the file ends in the middle of a checkpoint")
+        elif last == 0 and values and not seen:
+            broken("there is no checkpoint in the file")
     return covered
 
 

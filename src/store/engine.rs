@@ -8,13 +8,13 @@ use sqlx::migrate::MigrateError;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Connection as _, PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction};
+use sqlx::{PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction};
 
 use super::audit::AuditNote;
 use super::fault::StoreFault;
 use super::file::File;
 use super::schema;
-use super::writes::Writes;
+use super::writes::{Writes, no_writes, writing};
 use crate::ambient::Clock;
 use crate::domain::Timestamp;
 
@@ -151,6 +151,7 @@ impl Store {
     /// *Errors*: `Unavailable` when it can't be reached; `Refused` for a URL that is neither, and for a
     /// PostgreSQL that answers a commit before it is on the disk.
     pub async fn open(url: &str, pool_size: u32, busy: Duration, clock: Arc<dyn Clock>) -> Result<Self, StoreFault> {
+        let writes = Writes::new(Arc::clone(&clock));
         let pools = if url.starts_with("sqlite:") {
             let options = SqliteConnectOptions::from_str(url)?
                 .create_if_missing(true)
@@ -158,16 +159,11 @@ impl Store {
                 // NORMAL can lose committed transactions at power loss.
                 .synchronous(SqliteSynchronous::Full)
                 .busy_timeout(busy);
-            let write = SqlitePoolOptions::new()
-                .max_connections(1)
-                .acquire_timeout(busy)
-                .after_release(|conn, _| Box::pin(whole(conn)))
-                .connect_with(options.clone())
-                .await?;
-            let read = SqlitePoolOptions::new()
-                .max_connections(pool_size.max(1))
-                .acquire_timeout(busy)
-                .connect_lazy_with(options.clone().read_only(true).create_if_missing(false));
+            let write = SqlitePoolOptions::new().max_connections(1).acquire_timeout(busy);
+            let write = writes.watched(write).connect_with(options.clone()).await?;
+            let read = SqlitePoolOptions::new().max_connections(pool_size.max(1)).acquire_timeout(busy);
+            let read =
+                writes.followed(read).connect_lazy_with(options.clone().read_only(true).create_if_missing(false));
             Pools::Lite { write, read, file: Arc::new(File::opened(options.get_filename())) }
         } else {
             if !url.starts_with("postgres:") && !url.starts_with("postgresql:") {
@@ -182,9 +178,8 @@ impl Store {
             let pool = |size| PgPoolOptions::new().max_connections(size).acquire_timeout(busy);
             // Of their own, so that waiting writers leave readers their connections.
             let read = pool((pool_size / 2).max(1)).connect_lazy_with(options.clone());
-            Pools::Pg { write: pool(pool_size.max(1)).connect_with(options).await?, read }
+            Pools::Pg { write: writing(pool(pool_size.max(1))).connect_with(options).await?, read }
         };
-        let writes = Writes::new(Arc::clone(&clock));
         let store = Self { pools, clock, writes };
         // A lost intent is a payment that may be made twice.
         let promise = store.durability().await?;
@@ -239,8 +234,9 @@ impl Store {
     async fn begun(&self) -> Result<Tx, StoreFault> {
         let writes = self.writes.clone();
         match &self.pools {
-            Pools::Lite { write, file, .. } => {
-                let tx = file.held(write)?.begin_with("BEGIN IMMEDIATE").await?;
+            Pools::Lite { write, read, file } => {
+                writes.try_out(file.held(write)?, read).await?;
+                let tx = write.begin_with("BEGIN IMMEDIATE").await?;
                 Ok(Tx {
                     session: Session(Link::LiteTx(tx)),
                     now: self.clock.now(),
@@ -251,7 +247,10 @@ impl Store {
             }
             Pools::Pg { write, .. } => {
                 let mut tx = write.begin().await?;
-                let now: i64 = sqlx::query_scalar(POSTGRES_NOW).fetch_one(&mut *tx).await?;
+                let (now, reads_only): (i64, bool) = sqlx::query_as(POSTGRES_BEGUN).fetch_one(&mut *tx).await?;
+                if reads_only {
+                    return Err(no_writes());
+                }
                 let shift = self.clock.shift();
                 let now = Timestamp::from_micros(now).plus_micros(shift);
                 Ok(Tx { session: Session(Link::PgTx(tx)), now, shift, notes: Vec::new(), writes })
@@ -291,11 +290,21 @@ impl Store {
         Ok((due.map(Timestamp::from_micros), Timestamp::from_micros(now)))
     }
 
-    /// Whether the database answers, and the last write did not fail for want of it.
+    /// Whether the database answers, the last write did not fail for want of it, and another could begin.
+    ///
+    /// Where every connection is at work nothing is begun: those who work tell.
     pub async fn ping(&self) -> Result<(), StoreFault> {
         self.writes.check()?;
         let mut session = self.read().await?;
         let _: i64 = on!(session, conn => sqlx::query_scalar("SELECT CAST(1 AS BIGINT)").fetch_one(conn).await)?;
+        drop(session);
+        let ask = match &self.pools {
+            Pools::Lite { .. } => self.writes.untried(),
+            Pools::Pg { write, .. } => write.num_idle() > 0 || write.size() < write.options().get_max_connections(),
+        };
+        if ask {
+            self.begun().await?;
+        }
         Ok(())
     }
 
@@ -327,16 +336,9 @@ impl Store {
     }
 }
 
-/// Whether a released connection may serve the next: it is in no transaction.
-///
-/// SQLite rolls back by itself when the disk is full; sqlx's own rollback then fails and it believes
-/// the transaction open for ever. The ping waits for a rollback that is on its way.
-async fn whole(conn: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
-    conn.ping().await?;
-    Ok(!conn.is_in_transaction())
-}
-
 const POSTGRES_NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
+const POSTGRES_BEGUN: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT), \
+     current_setting('transaction_read_only') = 'on'";
 /// A server of throw-away data says that it may lose it: `countersign.fsync_off = 'accepted'`.
 const POSTGRES_DURABILITY: &str = "SELECT 'synchronous_commit=' || current_setting('synchronous_commit') || ' fsync=' || \
      COALESCE(current_setting('fsync', true), 'unknown') || \

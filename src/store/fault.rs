@@ -52,11 +52,18 @@ fn is_serialization(db: &dyn DatabaseError) -> bool {
     matches!(db.code().as_deref(), Some("40001" | "40P01" | "517"))
 }
 
-/// A state of the database that passes, or that an operator ends: busy, full, restarting.
+/// SQLite: `SQLITE_READONLY` in the low byte, which lasts as long as the connection.
+pub(super) fn is_read_only_file(err: &sqlx::Error) -> bool {
+    let code = err.as_database_error().and_then(DatabaseError::code);
+    code.is_some_and(|code| code.len() < 5 && code.parse::<u32>().is_ok_and(|code| code & 0xff == 8))
+}
+
+/// A state of the database that passes, or that an operator ends: busy, full, restarting, read-only.
 fn is_passing(db: &dyn DatabaseError) -> bool {
     let code = db.code().unwrap_or_default();
-    let postgres =
-        ["08", "25P03", "53", "55P03", "57", "58"].iter().any(|class| code.len() == 5 && code.starts_with(class));
+    let postgres = ["08", "25006", "25P03", "53", "55P03", "57", "58"]
+        .iter()
+        .any(|class| code.len() == 5 && code.starts_with(class));
     // SQLITE_BUSY, LOCKED, NOMEM, READONLY, IOERR, FULL, CANTOPEN in the low byte.
     let sqlite =
         code.len() < 5 && code.parse::<u32>().is_ok_and(|code| matches!(code & 0xff, 5 | 6 | 7 | 8 | 10 | 13 | 14));

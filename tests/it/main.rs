@@ -45,6 +45,7 @@ mod flow_drain;
 mod flow_edges;
 mod flow_execution;
 mod flow_main;
+mod flow_read_only;
 mod flow_seats;
 mod flow_store;
 mod flow_stuck;

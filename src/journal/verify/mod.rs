@@ -59,7 +59,7 @@ pub enum BreakKind {
     CheckpointForeign,
     /// A checkpoint is another tenant's.
     CheckpointMisfiled,
-    /// There is no file for a tenant that has entries, or no checkpoint of what is older than it may be.
+    /// There is no file, or nothing in it, for a tenant that has entries, or no checkpoint of what is older than it may be.
     CheckpointsMissing,
     /// A payment can't be read.
     PaymentUnreadable,

@@ -45,6 +45,8 @@ fn unreadable(path: &Path, err: &std::io::Error) -> VerifyFault {
 #[derive(Debug, Default)]
 struct Tally {
     covered: Covered,
+    /// What the file holds, whole or spoilt.
+    pieces: u64,
     /// The smallest checkpoint that disagrees: its size, head and time.
     first_wrong: Option<(i64, String, String)>,
     wrong: u64,
@@ -62,10 +64,7 @@ pub(super) async fn check(
     let file = match std::fs::File::open(&path) {
         Ok(file) => file,
         Err(err) if err.kind() == std::io::ErrorKind::NotFound => {
-            if report.entries > 0 {
-                let expected = format!("a file {} with checkpoints of {} entries", name(&path), report.entries);
-                report.push(at_file(BreakKind::CheckpointsMissing, expected, "no such file".to_owned()));
-            }
+            none_there(report, &path, "no such file");
             return conclude(session, source, report, Tally::default()).await;
         }
         Err(err) => return Err(unreadable(&path, &err)),
@@ -90,6 +89,7 @@ pub(super) async fn check(
         }
         let text = String::from_utf8_lossy(&line);
         if let Some(piece) = pieces.push(text.strip_suffix('\n').unwrap_or(&text)) {
+            tally.pieces = tally.pieces.saturating_add(1);
             take(session, source, report, &mut tally, &name(&path), piece).await?;
             progress("checkpoints", tally.covered.checkpoints);
         }
@@ -98,8 +98,18 @@ pub(super) async fn check(
         let expected = format!("a whole checkpoint at line {line} of {}", name(&path));
         let found = "the file ends in it: it was cut, or a write did not finish".to_owned();
         report.push(at_file(BreakKind::CheckpointUnreadable, expected, found));
+    } else if tally.pieces == tally.covered.cut_off {
+        none_there(report, &path, "nothing signed in it");
     }
     conclude(session, source, report, tally).await
+}
+
+/// A chain whose checkpoints are gone; one without entries never had any.
+fn none_there(report: &mut AuditReport, path: &Path, found: &str) {
+    if report.entries > 0 {
+        let expected = format!("a file {} with checkpoints of {} entries", name(path), report.entries);
+        report.push(at_file(BreakKind::CheckpointsMissing, expected, found.to_owned()));
+    }
 }
 
 /// Judges one piece of a file.
@@ -168,7 +178,7 @@ async fn conclude(
     report: &mut AuditReport,
     tally: Tally,
 ) -> Result<(), VerifyFault> {
-    let Tally { mut covered, first_wrong, wrong, beyond } = tally;
+    let Tally { mut covered, first_wrong, wrong, beyond, .. } = tally;
     let good = covered.up_to;
     if let Some((size, head, at)) = first_wrong {
         let payment_id = payment_at(session, &report.tenant, size).await?;

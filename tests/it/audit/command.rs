@@ -396,6 +396,8 @@ async fn another_program_comes_to_the_same_verdict_on_an_export() {
                 "not signed by this key".to_owned(),
             ),
             (text.clone(), good[..good.len() - 9].to_owned(), key.clone(), "the middle of a checkpoint".to_owned()),
+            (text.clone(), String::new(), key.clone(), "there is no checkpoint in the file".to_owned()),
+            (text.clone(), "\npay.\n#\n".to_owned(), key.clone(), "there is no checkpoint in the file".to_owned()),
             (text.clone(), good.clone(), strange.verifier().to_text(), "not signed by this key".to_owned()),
         ];
         for (text, file, key, verdict) in rows {

@@ -241,6 +241,9 @@ async fn a_spoilt_file_of_checkpoints_is_found_and_what_is_whole_in_it_still_cou
             ("of another key", good.clone() + &sign(&stranger, "default"), BreakKind::CheckpointForeign, second),
             ("of another tenant", good.clone() + &sign(&signer(), "other"), BreakKind::CheckpointMisfiled, second),
             ("a long line", format!("{}{}\n{two}", one, "x".repeat(20_000)), BreakKind::CheckpointUnreadable, second),
+            ("emptied", String::new(), BreakKind::CheckpointsMissing, 0),
+            ("empty lines alone", "\n\n".to_owned(), BreakKind::CheckpointsMissing, 0),
+            ("closings alone", format!("#\n{}\n#\n", &one[..30]), BreakKind::CheckpointsMissing, 0),
         ];
         let mut unseen = Vec::new();
         for (what, text, kind, up_to) in rows {

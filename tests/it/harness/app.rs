@@ -224,7 +224,8 @@ impl App {
         self.restart().await;
     }
 
-    async fn stop(&mut self) {
+    /// Stops the gateway.
+    pub(crate) async fn stop(&mut self) {
         if let Some((stop, task)) = self.running.take() {
             stop.cancel();
             task.await.unwrap();

@@ -181,6 +181,19 @@ impl Raw {
         Self::Sqlite(SqliteConnection::connect(url).await.unwrap())
     }
 
+    /// A PostgreSQL server of the test's own.
+    pub(crate) async fn server(url: &str) -> Self {
+        Self::Postgres(PgConnection::connect(url).await.unwrap())
+    }
+
+    /// Closes it, and waits for that.
+    pub(crate) async fn close(self) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Sqlite(link) => link.close().await,
+            Self::Postgres(link) => link.close().await,
+        }
+    }
+
     /// Runs one or more statements; how many rows the last one touched.
     pub(crate) async fn execute(&mut self, sql: &str) -> Result<u64, sqlx::Error> {
         let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
