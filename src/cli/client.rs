@@ -9,6 +9,8 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use rmcp::{RoleClient, ServiceExt as _};
 use serde_json::{Map, Value};
 
+use crate::config::shown_url;
+
 /// A call that got no result.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -50,7 +52,7 @@ impl McpClient {
                 tracing::debug!(error = %err, "the handshake failed");
                 Err(CallFault(why_not(url, token).await))
             }
-            Err(_) => Err(CallFault(format!("{url} did not answer in time"))),
+            Err(_) => Err(CallFault(format!("{} did not answer in time", shown_url(url)))),
         }
     }
 
@@ -90,6 +92,7 @@ async fn why_not(url: &str, token: &str) -> String {
         }
         Err(err) => Err(err),
     };
+    let url = shown_url(url);
     match asked.map(|answer| answer.status().as_u16()) {
         Err(err) if err.is_connect() => format!("{url} can't be reached; is the gateway running there?"),
         Err(_) => format!("{url} can't be asked; is the address right?"),

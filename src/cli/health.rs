@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Args, value_parser};
 
 use super::{CommandFault, failed, web_address};
+use crate::config::shown_url;
 
 /// Options of `health`.
 #[derive(Debug, Args)]
@@ -31,9 +32,9 @@ impl Health {
             .map_err(failed)?;
         let answer = http.get(page).send().await.map_err(|err| {
             let why = if err.is_timeout() { "no answer in time" } else { "no answer" };
-            failed(format_args!("{}: {why}", self.url))
+            failed(format_args!("{}: {why}", shown_url(&self.url)))
         })?;
         let status = answer.status();
-        if status.is_success() { Ok(()) } else { Err(failed(format_args!("{}: {status}", self.url))) }
+        if status.is_success() { Ok(()) } else { Err(failed(format_args!("{}: {status}", shown_url(&self.url)))) }
     }
 }

@@ -6,7 +6,7 @@ use super::output::say;
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed};
 use crate::app::open_current;
-use crate::config::Config;
+use crate::config::{Config, shown_url};
 use crate::domain::{EventId, Timestamp};
 use crate::store::{ListedEvent, Store};
 
@@ -113,14 +113,17 @@ impl List {
         let state = self.state.map_or("", State::as_str);
         let events = store.read().await.map_err(failed)?.events(state, self.limit.into()).await.map_err(failed)?;
         store.close().await;
-        for event in &events {
+        let none = events.is_empty();
+        for mut event in events {
+            let listed = targets.contains(&event.target);
+            event.target = shown_url(&event.target);
             if self.json {
-                say(serde_json::to_string(event).map_err(failed)?);
+                say(serde_json::to_string(&event).map_err(failed)?);
             } else {
-                say(line(event, targets.contains(&event.target)));
+                say(line(&event, listed));
             }
         }
-        if events.is_empty() && !self.json {
+        if none && !self.json {
             say("no events");
         }
         Ok(())
@@ -175,24 +178,36 @@ const AT_ONCE: u32 = 1_000;
 impl Forget {
     async fn run(self) -> Result<(), CommandFault> {
         let (store, targets) = open(&self.file).await?;
-        if targets.contains(&self.target) {
+        // In full, or as it is shown: then it may stand for several, of which only those that are not listed are meant.
+        let named = |target: &String| *target == self.target || shown_url(target) == self.target;
+        let owed = store.read().await.map_err(failed)?.owed_targets().await.map_err(failed)?;
+        let gone: Vec<&String> = owed.iter().filter(|target| named(target) && !targets.contains(target)).collect();
+        if gone.is_empty() && targets.iter().any(named) {
             return Err(CommandFault::Unusable(format!(
                 "{}: is in webhooks.targets; take it off the list first, in every process",
-                self.target
+                shown_url(&self.target)
             )));
         }
         let mut all: u64 = 0;
-        loop {
-            let mut tx = store.begin().await.map_err(failed)?;
-            let rows = tx.forget_events(&self.target, AT_ONCE.into()).await.map_err(failed)?;
-            tx.commit().await.map_err(failed)?;
-            all = all.saturating_add(rows);
-            if rows < AT_ONCE.into() {
-                break;
-            }
+        for target in gone {
+            all = all.saturating_add(forget(&store, target).await?);
         }
         store.close().await;
-        say(format_args!("{all} events of {} forgotten", self.target));
+        say(format_args!("{all} events of {} forgotten", shown_url(&self.target)));
         Ok(())
+    }
+}
+
+/// Takes every event away that a target never took and nobody is delivering; how many there were.
+async fn forget(store: &Store, target: &str) -> Result<u64, CommandFault> {
+    let mut all: u64 = 0;
+    loop {
+        let mut tx = store.begin().await.map_err(failed)?;
+        let rows = tx.forget_events(target, AT_ONCE.into()).await.map_err(failed)?;
+        tx.commit().await.map_err(failed)?;
+        all = all.saturating_add(rows);
+        if rows < AT_ONCE.into() {
+            return Ok(all);
+        }
     }
 }

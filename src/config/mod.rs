@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 pub use audit::Audit;
 pub use secrets::{api_key, whsecs};
-pub use urls::{UrlFault, base_url, is_web, web_url};
+pub use urls::{UrlFault, base_url, is_web, shown_url, web_url};
 pub use webhooks::{Webhooks, whsec, whsec_of};
 
 use secrets::resolve;

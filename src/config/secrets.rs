@@ -4,6 +4,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use toml::{Table, Value};
 use url::Url;
 
+use super::urls::shown_url;
 use super::{ConfigFault, fault, whsec};
 
 /// Settings whose every value is a secret. `database.url` is one beside them, if it has a password.
@@ -29,18 +30,26 @@ fn has_password(text: &str) -> bool {
     url.password().is_some() || url.query_pairs().any(|(name, _)| name.eq_ignore_ascii_case("password"))
 }
 
-/// `table` without its secrets.
+/// `table` without its secrets, and without what a URL may carry of them.
 pub(super) fn redacted(table: &Table, path: &str) -> Table {
-    let shown = |(name, value): (&String, &Value)| {
+    let row = |(name, value): (&String, &Value)| {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         let value = match value {
             Value::Table(inner) => Value::Table(redacted(inner, &path)),
             secret if is_secret(&path, secret) => Value::String(SHOWN.to_owned()),
-            plain => plain.clone(),
+            plain => shown(plain),
         };
         (name.clone(), value)
     };
-    table.iter().map(shown).collect()
+    table.iter().map(row).collect()
+}
+
+fn shown(value: &Value) -> Value {
+    match value {
+        Value::String(text) if text.contains("://") => Value::String(shown_url(text)),
+        Value::Array(all) => Value::Array(all.iter().map(shown).collect()),
+        plain => plain.clone(),
+    }
 }
 
 /// An API key: there, long enough, in one piece, and fit for a header.

@@ -1,7 +1,8 @@
 //! Every URL that a setting or option names is judged here.
 //!
-//! *Invariant*: one that was taken has no user name and no password, so it may be shown and logged; only the
-//! database's may have them. What is said of one that was refused shows nothing of it.
+//! *Invariant*: one that was taken has no user name and no password; only the database's may have them. It is shown
+//! and logged as [`shown_url`] says, without the values of its query. What is said of one that was refused shows
+//! nothing of it.
 
 use url::Url;
 
@@ -50,6 +51,16 @@ const POSTGRES_PARAMETERS: [&str; 18] = [
     "options",
 ];
 const SQLITE_PARAMETERS: [&str; 4] = ["mode", "cache", "immutable", "vfs"];
+
+/// A URL as people and logs may see it: scheme, host and path as they are, of the rest only that it is there.
+pub fn shown_url(text: &str) -> String {
+    let (text, fragment) = text.split_once('#').map_or((text, ""), |(text, _)| (text, "#…"));
+    let (text, query) = text.split_once('?').map_or((text, ""), |(text, _)| (text, "?…"));
+    let Some((scheme, rest)) = text.split_once("://") else { return format!("{text}{query}{fragment}") };
+    let (authority, path) = rest.find('/').and_then(|at| rest.split_at_checked(at)).unwrap_or((rest, ""));
+    let (user, host) = authority.rsplit_once('@').map_or(("", authority), |(_, host)| ("…@", host));
+    format!("{scheme}://{user}{host}{path}{query}{fragment}")
+}
 
 /// Whether a URL leads to a server on the web.
 pub fn is_web(url: &Url) -> bool {
@@ -102,5 +113,27 @@ fn named(name: &str, query: &str) -> String {
         name.to_owned()
     } else {
         "whose name is none; in a password ? & and # are written %3F %26 %23".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown_url;
+
+    #[test]
+    fn of_a_query_and_a_user_only_their_being_there_is_shown() {
+        for (url, shown) in [
+            ("https://hooks.example:8443/a/b", "https://hooks.example:8443/a/b"),
+            ("https://hooks.example/a?token=SECRET&b", "https://hooks.example/a?…"),
+            ("https://hooks.example?SECRET/x", "https://hooks.example?…"),
+            ("https://hooks.example/a#SECRET?x", "https://hooks.example/a#…"),
+            ("https://u:SEC@RET@hooks.example/a@b", "https://…@hooks.example/a@b"),
+            ("postgres://SECRET@db.example/desk?sslmode=require", "postgres://…@db.example/desk?…"),
+            ("sqlite://gateway.db", "sqlite://gateway.db"),
+            ("https://issuer.example", "https://issuer.example"),
+            ("no URL", "no URL"),
+        ] {
+            assert_eq!(shown_url(url), shown, "{url}");
+        }
     }
 }

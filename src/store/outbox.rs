@@ -103,6 +103,12 @@ impl Session {
             .bind(state).bind(most).fetch_all(conn).await)?,
         )
     }
+
+    /// Every target that did not take each of its events.
+    pub async fn owed_targets(&mut self) -> Result<Vec<String>, StoreFault> {
+        Ok(on!(self, conn => sqlx::query_scalar("SELECT DISTINCT target FROM outbox WHERE state <> 'delivered'")
+            .fetch_all(conn).await)?)
+    }
 }
 
 impl Tx {

@@ -215,6 +215,48 @@ async fn b23_what_check_prints_masks_every_secret() {
     }
 }
 
+/// Scheme, host and path tell one address from another; what is in a query may be a secret.
+#[tokio::test]
+async fn of_a_query_only_that_there_is_one_is_printed() {
+    let folder = Folder::new("check");
+    let config = folder.write("good.toml", &good(&folder));
+    let key = folder.place("checkpoint-key");
+    assert!(run(&["keys", "checkpoint", &key], &[]).await.status.success());
+    let urls = [
+        ("WEBHOOKS__TARGETS", "http://127.0.0.1:9/hooks?SECRET", 2),
+        ("AUDIT__CHECKPOINT_URL", "http://127.0.0.1:9/audit?key=SECRET", 1),
+        ("SIGNER__CALLBACK_URL", "http://127.0.0.1:9/callbacks?key=SECRET", 1),
+        ("AUTH__AUTHORIZATION_SERVERS", "https://idp.example/a?key=SECRET", 1),
+        ("AUTH__ISSUER", "https://issuer.example/b?key=SECRET", 1),
+        ("DATABASE__URL", "postgres://127.0.0.1:1/desk?application_name=SECRET", 1),
+    ];
+    let more = [
+        ("WEBHOOKS__SECRETS", CALLBACK_SECRET),
+        ("WEBHOOKS__ALLOW_PRIVATE", "127.0.0.1:9"),
+        ("AUDIT__CHECKPOINT_KEY_FILE", &key),
+        ("DATABASE__BUSY_TIMEOUT_MS", "500"),
+    ];
+    let all: Vec<(String, &str)> = urls
+        .iter()
+        .map(|(name, value, _)| (*name, *value))
+        .chain(more)
+        .map(|(name, value)| (format!("COUNTERSIGN__{name}"), value))
+        .collect();
+    let environment: Vec<(&str, &str)> = all.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    for form in [&["check", "--config", &config][..], &["check", "--json", "--config", &config]] {
+        let output = run(form, &environment).await;
+        let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "no peer answers: {said}");
+        for (name, url, times) in urls {
+            let shown = format!("{}?…", url.split('?').next().unwrap());
+            assert_eq!(said.matches(&shown).count(), times, "{name}: {said}");
+        }
+        assert!(!said.contains("SECRET"), "{said}");
+    }
+    let output = run(&["health", "http://127.0.0.1:9/readyz?SECRET"], &[]).await;
+    refuses("health", &output, 1, "http://127.0.0.1:9/readyz?…: no answer");
+}
+
 /// What `check --json` says of each dependency, by name; and its exit code.
 async fn verdicts(config: &str, environment: &[(&str, &str)]) -> (Option<i32>, BTreeMap<String, String>) {
     let output = run(&["check", "--json", "--config", config], environment).await;

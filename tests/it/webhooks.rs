@@ -356,6 +356,52 @@ async fn a_dead_letter_is_listed_and_delivered_again_by_command() {
     .await;
 }
 
+/// A token in a query was changed: the old target and the new one look alike, and only the old one is gone.
+#[tokio::test]
+async fn a_targets_query_is_not_listed_and_a_target_is_forgotten_as_it_is_listed() {
+    each(async |app: &mut App| {
+        let (sink, here) = (Sink::new().await, Sink::new().await);
+        sink.always(Reply::Status(500));
+        let (old, new) = (format!("{}?token=SECRET-1", sink.url()), format!("{}?token=SECRET-2", sink.url()));
+        let shown = format!("{}?…", sink.url());
+        for (target, order) in [(&old, "order-1"), (&new, "order-2")] {
+            tell(app, &[&sink, &here]).await;
+            app.config.webhooks.targets = vec![target.clone(), here.url()];
+            app.restart().await;
+            app.create(order).await;
+            assert_eq!(deliver(app).await, (2, 1), "{target}");
+        }
+        let listed = format!("{},{new}", here.url());
+        let with = async |listed: &str, arguments: &[&str]| {
+            let mut command = program();
+            command.arg("webhooks").args(arguments).env("COUNTERSIGN__WEBHOOKS__TARGETS", listed);
+            command.env("COUNTERSIGN__WEBHOOKS__SECRETS", NEW).env("COUNTERSIGN__DATABASE__URL", app.db.url());
+            let output = tokio::time::timeout(Duration::from_secs(10), command.output()).await.unwrap().unwrap();
+            let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+            assert!(!said.contains("SECRET"), "{arguments:?}: {said}");
+            (output.status.code().unwrap(), said)
+        };
+        for form in [&["list"][..], &["list", "--json"]] {
+            let (code, said) = with(&listed, form).await;
+            assert!(code == 0 && said.matches(&shown).count() == 2, "{said}");
+        }
+        let (_, said) = with(&listed, &["list"]).await;
+        assert_eq!(said.matches("sent nowhere").count(), 1, "{said}");
+        let (code, said) = with(&listed, &["forget", &new]).await;
+        assert!(code == 2 && said.contains(&format!("{shown}: is in webhooks.targets")), "{code} {said}");
+        let (code, said) = with(&listed, &["forget", &shown]).await;
+        assert!(code == 0 && said.contains(&format!("1 events of {shown} forgotten")), "{code} {said}");
+        assert_eq!(rows(app).await.len(), 3, "the one that is listed keeps its event");
+        let (code, said) = with(&listed, &["forget", &shown]).await;
+        assert!(code == 2 && said.contains("is in webhooks.targets"), "{code} {said}");
+        let (code, said) = with(&here.url(), &["forget", &new]).await;
+        assert!(code == 0 && said.contains(&format!("1 events of {shown} forgotten")), "{code} {said}");
+        tell(app, &[&here]).await;
+        assert_eq!(rows(app).await, ["delivered 1 ", "delivered 1 "], "what was taken elsewhere stays");
+    })
+    .await;
+}
+
 /// Its events would keep what they tell of in the hot tables for ever.
 #[tokio::test]
 async fn events_of_a_target_that_was_taken_off_the_list_are_shown_as_such_and_can_be_forgotten() {

@@ -284,6 +284,7 @@ async fn signing_tells_a_dead_address_a_wrong_path_and_a_refused_token_apart() {
     let serving = tokio::spawn(async move { axum::serve(listener, router).await });
     for (url, words) in [
         ("http://127.0.0.1:9/mcp".to_owned(), "can't be reached"),
+        ("http://127.0.0.1:9/mcp?key=SECRET".to_owned(), "http://127.0.0.1:9/mcp?… can't be reached"),
         (format!("{here}/"), "is no MCP endpoint"),
         (format!("{here}/mcp"), "refuses the token"),
     ] {

@@ -11,7 +11,7 @@ use super::super::serve::ConfigFile;
 use super::super::{CommandFault, ambient, failed};
 use crate::adapters::CheckpointSink;
 use crate::app::{Ambient, WaysOut, checkpoint_key, open_existing, read_policy, ways_out};
-use crate::config::Config;
+use crate::config::{Config, shown_url};
 use crate::domain::Policy;
 use crate::http::auth::{KeySource, Verifier};
 use crate::journal::ports::{Answer, RailPort as _, SignerPort as _};
@@ -121,7 +121,9 @@ async fn rows(config: &Config, policy: &Policy, ambient: &Ambient, ways_out: &Wa
     rows.push(Row { breaker: Some(signer.breaker()), ..Row::new("signer service", told(signed)) });
     rows.push(Row { breaker: Some(rail.breaker()), ..Row::new("rail", told(paid)) });
     rows.push(Row::new("audit checkpoints", audit_sink(config)));
-    rows.extend(hooks.into_iter().map(|(url, verdict)| Row::new(format!("webhook target {url}"), verdict)));
+    rows.extend(
+        hooks.into_iter().map(|(url, verdict)| Row::new(format!("webhook target {}", shown_url(&url)), verdict)),
+    );
     let otlp = otlp.unwrap_or_else(|_| Some(Err("no answer in time".to_owned())));
     rows.extend(otlp.map(|verdict| Row::new("OTLP endpoint", verdict)));
     rows
