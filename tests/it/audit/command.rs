@@ -420,7 +420,7 @@ async fn another_program_comes_to_the_same_verdict_on_an_export() {
             ),
             (text.clone(), converted(std::str::from_utf8(&good).unwrap()), &key, "is not signed by this key", Some(2)),
             (text.clone(), garbage.clone(), &key, "a part of the file is no checkpoint", Some(1)),
-            (b"[]\n5\n{\"entry\":5}\n".to_vec(), Vec::new(), &key, "entry 3: not a line of an export", Some(3)),
+            (b"[]\n5\n{\"entry\":5}\n".to_vec(), Vec::new(), &key, "entry 3: not a line of an export", Some(4)),
             (text, good, &"pay.example+no+key".to_owned(), "the public key is not one", Some(1)),
         ] {
             std::fs::write(&chain, chain_file).unwrap();
