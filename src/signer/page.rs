@@ -231,7 +231,7 @@ fn ask_to_sign(view: &View<'_>, signer: &SignerView<'_>, place: usize) -> Markup
     let approving = signer.ask.choice == Choice::Approve;
     html! {
         p { "Sign until " (time(signer.until)) ". The short way is the command, with your own key:" }
-        pre { code { "countersign sign " (view.document.order_id) } }
+        pre { code { "countersign sign " (view.document.order_id) " --signer " (signer.id) } }
         @if let Some(problem) = &signer.ask.problem { p.problem role="alert" { (problem) } }
         form method="get" action=(view.address.within(&format!("/sign/{}", view.token))) {
             fieldset {
@@ -250,7 +250,7 @@ fn ask_to_sign(view: &View<'_>, signer: &SignerView<'_>, place: usize) -> Markup
             }
         }
         @if let Some((text, digest)) = &signer.to_sign {
-            p { "To " strong { (signer.ask.choice.as_str()) } ", sign exactly this text (no line end) as a detached JWS:" }
+            p { "To " strong { (signer.ask.choice.as_str()) } ", sign exactly this text (no line end) as a detached JWS, header " code { "{\"alg\":\"EdDSA\",\"kid\":\"" (signer.key_id) "\",\"typ\":\"countersign-approval+jws\"}" } ":" }
             (exact_text("The text to sign", text))
             dl { dt { "Digest of this text" } dd.digest { (digest) } }
             form method="post" action=(view.address.within(&format!("/sign/{}/decisions", view.token))) {

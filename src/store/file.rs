@@ -33,7 +33,8 @@ impl File {
         let path = self.path.display();
         let why = format!(
             "{path} is not the file that this process has opened: it was moved, replaced or deleted; stop every process \
-             that works at it, run `countersign restored` if a backup was put there, and start again"
+             that works at it, put the file back or follow docs/restore.md (a -wal that is left beside a backup undoes \
+             it), run `countersign restored`, and start again"
         );
         Err(StoreFault::Unavailable(sqlx::Error::Io(std::io::Error::other(why))))
     }

@@ -25,9 +25,12 @@ async fn the_page_shows_exactly_what_is_signed() {
     assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
     let payload = body["payload"].as_str().unwrap();
     let digest = body["payment_digest"].as_str().unwrap();
-    for text in ["199.00 USD", "DE89370400440532013000", digest, "countersign sign PO-2026-117", "ann of Finance (ann)"]
-    {
+    for text in ["199.00 USD", "DE89370400440532013000", digest, "ann of Finance (ann)"] {
         assert!(page.text.contains(text), "{text}");
+    }
+    for signer in ["ann", "bob"] {
+        let command = format!("countersign sign PO-2026-117 --signer {signer}");
+        assert!(page.text.contains(&command), "{command}: whoever copies it signs as the one it stands under");
     }
     assert!(page.text.contains(&format!("<p class=\"code\">{}</p>", &digest[..8])));
     assert!(page.text.contains("To (verified: ") && !page.text.contains("no name:"), "the policy's name for it");
