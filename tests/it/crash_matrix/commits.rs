@@ -5,13 +5,9 @@ use std::collections::BTreeMap;
 use crate::tidy::{is_test, read, rust, shipped};
 
 /// Commits without a crash point: file, function, how many, and why none is needed.
-const WITHOUT: [(&str, &str, usize, &str); 17] = [
-    (
-        "src/cli/webhooks.rs",
-        "run",
-        2,
-        "commands by hand: events are due again, or taken away, and each can be repeated",
-    ),
+const WITHOUT: [(&str, &str, usize, &str); 18] = [
+    ("src/cli/webhooks.rs", "run", 1, "a command by hand: events are due again, which can be repeated"),
+    ("src/cli/webhooks.rs", "forget", 1, "a command by hand: events are taken away, which can be repeated"),
     ("src/journal/check.rs", "registered_now", 1, "takes a lease and nothing else; the lease ends by itself"),
     ("src/journal/check.rs", "check_on_schedule", 1, "says when to ask next; lost, it is asked again"),
     ("src/journal/check.rs", "refused_decision", 1, "audits what was refused, once; lost, it is audited next time"),
