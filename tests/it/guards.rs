@@ -57,7 +57,7 @@ async fn a_decision_that_was_read_long_ago_is_refused_by_its_update() {
 }
 
 /// Waits until a person is asked to look at the order's payment.
-async fn raised(app: &App, order: &str) {
+pub(crate) async fn raised(app: &App, order: &str) {
     for _ in 0..200 {
         if !app.payment(order).await.attention.is_empty() {
             break;

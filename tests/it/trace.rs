@@ -12,6 +12,7 @@ use serde_json::json;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, Registry};
 
+use crate::guards::raised;
 use crate::harness::app::{App, CALLBACK_SECRET, RAIL_API_KEY, SIGNER_API_KEY, Wishes, each_in_turn};
 use crate::harness::peer::Weather;
 
@@ -283,6 +284,8 @@ async fn a_broken_invariant_is_counted_and_logged_wherever_it_is_found() {
         app.db.raw().await.execute("UPDATE payments SET approvals = 0").await.unwrap();
         let hold = json!({"order_id": "order-1", "reason": "paid by hand"});
         assert_eq!(app.call(&app.operator(), "hold_payment", hold).await.code(), "INTERNAL");
+        // Written by a task of its own, with which the worker's step would race.
+        raised(app, "order-1").await;
         app.settle().await;
         provider.force_flush().unwrap();
         let counted = broken_invariants(&memory, "quorum") - before;
