@@ -68,7 +68,9 @@ fn the_signer_service_is_told_eight_times_ever_more_slowly() {
     let mut waits = Vec::new();
     while let Some(now) = it.closing.tell_at {
         it = after_at(&it, Event::CloseTold { done: false }, now);
+        assert_ne!(it.closing.tell_at, Some(now), "it goes on");
         waits.extend(it.closing.tell_at.map(|next| next.since(now)));
+        assert!(waits.len() <= 8, "{waits:?}");
     }
     assert_eq!((it.closing.attempts, waits.len()), (8, 7));
     assert!(waits.is_sorted() && waits.first() < waits.last(), "{waits:?}");
