@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::rail_tests::transfer;
 use super::script::endpoint;
 use super::{Endpoint, RailClient};
-use crate::ambient::{Entropy as _, SystemClock, SystemEntropy};
+use crate::ambient::{SystemClock, SystemEntropy};
 use crate::journal::for_test;
 use crate::journal::ports::{Cause, Dedup, Lookup, Outcome, RailCaps, RailPort as _, RailReceipt};
 use crate::sandbox::Sandbox;
@@ -14,10 +14,13 @@ use crate::sandbox::Sandbox;
 struct Pair {
     rail: RailClient,
     endpoint: Endpoint,
+    /// Where the sandbox keeps its file.
+    _folder: Option<tempfile::TempDir>,
 }
 
 async fn pair() -> Pair {
-    let file = std::env::temp_dir().join(format!("countersign-adapter-{:032x}.db", SystemEntropy.u128()));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rail.db");
     let key = endpoint("http://x").api_key;
     let sandbox = Sandbox::open(&file, key, Arc::new(SystemClock), Arc::new(SystemEntropy)).await.unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -25,7 +28,7 @@ async fn pair() -> Pair {
     tokio::spawn(async move { axum::serve(listener, sandbox.router()).await });
     let caps = RailCaps { dedup: Dedup::Forever, read_lag: Duration::ZERO, in_flight: Duration::from_hours(24) };
     let rail = RailClient::new(&endpoint, caps, Arc::new(SystemClock), Arc::new(SystemEntropy)).unwrap();
-    Pair { rail, endpoint }
+    Pair { rail, endpoint, _folder: Some(folder) }
 }
 
 impl Pair {
@@ -117,7 +120,7 @@ async fn a_wrong_key_refuses_and_is_not_well() {
     let wrong = Endpoint { api_key: "another-key-00001".into(), ..pair.endpoint.clone() };
     let rail = RailClient::new(&wrong, pair.rail.caps(), Arc::new(SystemClock), Arc::new(SystemEntropy)).unwrap();
     assert_eq!(rail.health().await.unwrap_err().cause, Cause::Unauthorized);
-    let other = Pair { rail, endpoint: pair.endpoint.clone() };
+    let other = Pair { rail, endpoint: pair.endpoint.clone(), _folder: None };
     assert!(matches!(other.pay("pay_1").await, Outcome::Refused(trouble) if trouble.cause == Cause::Unauthorized));
     assert_eq!(pair.ledger("pay_1").await["executions"], 0);
 }

@@ -1,38 +1,35 @@
 //! The sandbox over real connections: faults, keys, ledger, durability.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::Sandbox;
-use crate::ambient::{Entropy as _, SystemClock, SystemEntropy};
+use crate::ambient::{SystemClock, SystemEntropy};
 use crate::proof::sha256_hex;
 
 const KEY: &str = "sandbox-key-0001";
 
-/// A sandbox that is served, and its file.
+/// A sandbox that is served, and the folder of its file.
 struct Served {
     sandbox: Sandbox,
     address: SocketAddr,
-    file: PathBuf,
+    folder: TempDir,
     server: tokio::task::JoinHandle<()>,
 }
 
-fn new_file() -> PathBuf {
-    std::env::temp_dir().join(format!("countersign-sandbox-{:032x}.db", SystemEntropy.u128()))
-}
-
-async fn serve(file: PathBuf) -> Served {
+async fn serve(folder: TempDir) -> Served {
+    let file = folder.path().join("rail.db");
     let sandbox = Sandbox::open(&file, KEY.into(), Arc::new(SystemClock), Arc::new(SystemEntropy)).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, router) = (listener.local_addr().unwrap(), sandbox.router());
     let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    Served { sandbox, address, file, server }
+    Served { sandbox, address, folder, server }
 }
 
 fn order(reference: &str) -> Value {
@@ -90,7 +87,7 @@ impl Served {
 
 #[tokio::test]
 async fn a_transfer_is_one_debit_and_one_credit() {
-    let rail = serve(new_file()).await;
+    let rail = serve(tempfile::tempdir().unwrap()).await;
     let (status, body) = rail.pay("k1", &order("pay_1")).await;
     assert_eq!(status, 201);
     let told: Value = serde_json::from_str(&body).unwrap();
@@ -111,7 +108,7 @@ async fn a_transfer_is_one_debit_and_one_credit() {
 
 #[tokio::test]
 async fn a_key_is_answered_the_same_and_never_executed_twice() {
-    let rail = serve(new_file()).await;
+    let rail = serve(tempfile::tempdir().unwrap()).await;
     let first = rail.pay("k1", &order("pay_1")).await;
     assert_eq!(rail.pay("k1", &order("pay_1")).await, first);
     let (status, body) = rail.pay("k1", &order("pay_2")).await;
@@ -135,7 +132,7 @@ async fn a_key_is_answered_the_same_and_never_executed_twice() {
 
 #[tokio::test]
 async fn each_fault_does_what_it_says() {
-    let rail = serve(new_file()).await;
+    let rail = serve(tempfile::tempdir().unwrap()).await;
     let rows = [
         ("drop_request", 0, 0, "dropped"),
         ("drop_reply", 0, 1, "dropped"),
@@ -169,7 +166,7 @@ async fn each_fault_does_what_it_says() {
 
 #[tokio::test]
 async fn half_an_answer_names_the_whole_length_and_a_dropped_one_has_not_a_byte() {
-    let rail = serve(new_file()).await;
+    let rail = serve(tempfile::tempdir().unwrap()).await;
     rail.faults(&json!({"next": [{"kind": "truncate"}, {"kind": "drop_reply"}, {"kind": "drop_request"}]})).await;
     let head = format!("authorization: Bearer {KEY}\r\nidempotency-key: k1\r\n");
     let text = rail.raw("POST", "/api/v1/transfers", &head, &order("pay_1").to_string()).await;
@@ -183,7 +180,7 @@ async fn half_an_answer_names_the_whole_length_and_a_dropped_one_has_not_a_byte(
 
 #[tokio::test]
 async fn delays_hold_nobody_else_and_outlive_the_caller() {
-    let rail = serve(new_file()).await;
+    let rail = serve(tempfile::tempdir().unwrap()).await;
     let slow = [("delay_before", 400), ("delay_after", 400), ("drop_reply", 400)];
     let next: Vec<_> = slow.iter().map(|(kind, ms)| json!({"kind": kind, "delay_ms": ms})).collect();
     rail.faults(&json!({"next": next})).await;
@@ -214,7 +211,7 @@ async fn delays_hold_nobody_else_and_outlive_the_caller() {
 
 #[tokio::test]
 async fn look_ups_can_be_hidden_or_down() {
-    let rail = serve(new_file()).await;
+    let rail = serve(tempfile::tempdir().unwrap()).await;
     rail.pay("k1", &order("pay_1")).await;
     rail.faults(&json!({"standing": {"hide_lookups": true}})).await;
     assert_eq!(rail.look_up("pay_1").await, (200, r#"{"transfers":[]}"#.to_owned()));
@@ -226,7 +223,7 @@ async fn look_ups_can_be_hidden_or_down() {
 
 #[tokio::test]
 async fn what_is_no_transfer_is_refused_and_seen() {
-    let rail = serve(new_file()).await;
+    let rail = serve(tempfile::tempdir().unwrap()).await;
     let with = |field: &str, value: Value| {
         let mut body = order("pay_1");
         body.as_object_mut().unwrap().insert(field.to_owned(), value);
@@ -265,7 +262,7 @@ async fn what_is_no_transfer_is_refused_and_seen() {
 
 #[tokio::test]
 async fn every_page_but_health_wants_the_key() {
-    let rail = serve(new_file()).await;
+    let rail = serve(tempfile::tempdir().unwrap()).await;
     let pages = [
         ("POST", "/api/v1/transfers"),
         ("GET", "/api/v1/transfers?reference=x"),
@@ -283,14 +280,13 @@ async fn every_page_but_health_wants_the_key() {
 
 #[tokio::test]
 async fn nothing_is_lost_when_the_process_dies() {
-    let rail = serve(new_file()).await;
+    let rail = serve(tempfile::tempdir().unwrap()).await;
     rail.faults(&json!({"next": [{"kind": "drop_reply", "times": 2}], "standing": {"lookup_down": true}})).await;
     assert_eq!(rail.pay("k1", &order("pay_1")).await.0, 0);
     // Copied as it lies on the disk, log and all: what a killed process leaves behind.
-    let copy = new_file();
-    for suffix in ["", "-wal"] {
-        let with = |path: &PathBuf| PathBuf::from(format!("{}{suffix}", path.display()));
-        std::fs::copy(with(&rail.file), with(&copy)).unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    for name in ["rail.db", "rail.db-wal"] {
+        std::fs::copy(rail.folder.path().join(name), copy.path().join(name)).unwrap();
     }
     rail.server.abort();
     let next = serve(copy).await;
@@ -302,15 +298,14 @@ async fn nothing_is_lost_when_the_process_dies() {
     // And after an orderly end.
     next.server.abort();
     next.sandbox.close().await;
-    let last = serve(next.file).await;
+    let last = serve(next.folder).await;
     assert_eq!(last.counts("pay_1").await, (1, 3));
     rail.sandbox.close().await;
-    let _ = (std::fs::remove_file(&rail.file), std::fs::remove_file(&last.file));
 }
 
 #[tokio::test]
 async fn what_it_will_not_read_is_refused_in_form() {
-    let rail = serve(new_file()).await;
+    let rail = serve(tempfile::tempdir().unwrap()).await;
     let huge = "x".repeat(257 * 1024);
     for (method, path, body, status, code) in [
         ("POST", "/api/v1/transfers", huge.as_str(), 413, "body_too_large"),

@@ -190,27 +190,49 @@ async fn a_hold_against_a_decision_that_the_signer_service_tells_of() {
     .await;
 }
 
+/// A worker's look, as its loop would make it; a lost race is its ordinary lot.
+async fn ticks(worker: &Journal) {
+    worker.tick().await.unwrap();
+}
+
+/// The answer to a hold that meets a worker's look, once whatever was claimed before it is settled.
+async fn held_against_a_look(app: &App, worker: &Journal, round: u64, order: &str) -> Answer {
+    let operator = app.operator();
+    let (held, ()) = Box::pin(race(round, hold(app, &operator, order), ticks(worker))).await;
+    // Past every lease that was claimed before the hold.
+    app.clock.advance(40 * 1_000_000);
+    settle(worker).await;
+    held
+}
+
+/// A hold of a payment in `status` against the end that its clock, or the policy, brings it to in the worker's hands.
+async fn hold_against_an_end(
+    app: &App,
+    order: &str,
+    held: &Answer,
+    (status, end): (&str, &str),
+    events: &[&str],
+) -> First {
+    let payment = app.payment(order).await;
+    if held.code() == format!("({status})") {
+        assert_eq!(payment.status.as_str(), status);
+        nothing_after_the_hold(app, order, events).await;
+        First::Hold
+    } else {
+        assert_eq!((held.code().as_str(), payment.status.as_str()), ("PAYMENT_TERMINAL", end), "{}", held.body);
+        assert!(payment.held_at.is_none());
+        assert_eq!(app.requests(payment.terms.payment_id.as_str()).await, 0);
+        First::Other
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_hold_against_running_out_of_time() {
     rounds("expiry", async |app, worker, round, order| {
         app.create(order).await;
         app.clock.advance(25 * 3_600 * 1_000_000);
-        let operator = app.operator();
-        let (held, ()) = Box::pin(race(round, hold(app, &operator, order), ticks(worker))).await;
-        match held.code().as_str() {
-            "(CREATED)" => {
-                settle(worker).await;
-                assert_eq!(app.status(order).await.status(), "CREATED");
-                nothing_after_the_hold(app, order, &["payment.deadline", "signer.notify"]).await;
-                First::Hold
-            }
-            "PAYMENT_TERMINAL" => {
-                assert_eq!(app.status(order).await.status(), "EXPIRED");
-                assert!(app.payment(order).await.held_at.is_none());
-                First::Other
-            }
-            other => panic!("{other}: {}", held.body),
-        }
+        let held = held_against_a_look(app, worker, round, order).await;
+        hold_against_an_end(app, order, &held, ("CREATED", "EXPIRED"), &["payment.deadline", "signer.notify"]).await
     })
     .await;
 }
@@ -218,25 +240,11 @@ async fn a_hold_against_running_out_of_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_hold_against_running_out_of_time_once_it_is_signed() {
     rounds("expiry once signed", async |app, worker, round, order| {
-        let id = app.signed(order).await;
+        app.signed(order).await;
         // Past `expires_at` too, which no longer counts, and past `execute_by`.
         app.clock.advance(49 * 3_600 * 1_000_000);
-        let operator = app.operator();
-        let (held, ()) = Box::pin(race(round, hold(app, &operator, order), ticks(worker))).await;
-        match held.code().as_str() {
-            "(SIGNED)" => {
-                settle(worker).await;
-                assert_eq!(app.status(order).await.status(), "SIGNED");
-                nothing_after_the_hold(app, order, &["payment.deadline", "rail."]).await;
-                First::Hold
-            }
-            "PAYMENT_TERMINAL" => {
-                assert_eq!(app.status(order).await.status(), "EXPIRED");
-                assert!(app.payment(order).await.held_at.is_none() && app.requests(&id).await == 0);
-                First::Other
-            }
-            other => panic!("{other}: {}", held.body),
-        }
+        let held = held_against_a_look(app, worker, round, order).await;
+        hold_against_an_end(app, order, &held, ("SIGNED", "EXPIRED"), &["payment.deadline", "rail."]).await
     })
     .await;
 }
@@ -275,12 +283,8 @@ async fn a_hold_against_a_new_round_of_signatures() {
     assert_ne!(two, POLICY);
     rounds_under(&two, "new round", async |app, worker, round, order| {
         app.signed(order).await;
-        let operator = app.operator();
-        let (held, ()) = Box::pin(race(round, hold(app, &operator, order), ticks(worker))).await;
+        let held = held_against_a_look(app, worker, round, order).await;
         assert!(!held.is_error, "a payment that is not on its way is held: {}", held.body);
-        // Past every lease that was claimed before the hold.
-        app.clock.advance(40 * 1_000_000);
-        settle(worker).await;
         let new = ["execution.quorum_lost", "signer.register.intended", "signer.notify.intended", "rail."];
         nothing_after_the_hold(app, order, &new).await;
         let payment = app.payment(order).await;
@@ -297,30 +301,11 @@ async fn a_hold_against_a_new_round_of_signatures() {
 async fn a_hold_against_a_policy_that_denies_it_by_now() {
     let denies = format!("{POLICY}\n[[rule]]\nid = \"never\"\npayees = [\"demo-payee-001\"]\ndeny = true\n");
     rounds_under(&denies, "denial", async |app, worker, round, order| {
-        let id = app.signed(order).await;
-        let operator = app.operator();
-        let (held, ()) = Box::pin(race(round, hold(app, &operator, order), ticks(worker))).await;
-        app.clock.advance(40 * 1_000_000);
-        settle(worker).await;
-        let payment = app.payment(order).await;
-        match (held.code().as_str(), payment.status.as_str()) {
-            ("(SIGNED)", "SIGNED") => {
-                nothing_after_the_hold(app, order, &["execution.denied", "rail."]).await;
-                First::Hold
-            }
-            ("PAYMENT_TERMINAL", "CANCELLED") => {
-                assert!(payment.held_at.is_none() && app.requests(&id).await == 0);
-                First::Other
-            }
-            other => panic!("{other:?}: {}", held.body),
-        }
+        app.signed(order).await;
+        let held = held_against_a_look(app, worker, round, order).await;
+        hold_against_an_end(app, order, &held, ("SIGNED", "CANCELLED"), &["execution.denied", "rail."]).await
     })
     .await;
-}
-
-/// A worker's look, as its loop would make it; a lost race is its ordinary lot.
-async fn ticks(worker: &Journal) {
-    worker.tick().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -54,6 +54,20 @@ const MUTE: [Line; 13] = [
     Line::Drip(Duration::from_millis(100)),
 ];
 
+async fn wire_to_the_rail(app: &mut App) -> Wire {
+    let wire = Wire::to(app.rail.url().replace("http://", "")).await;
+    app.config.rail.url = format!("http://{}", wire.address);
+    app.restart().await;
+    wire
+}
+
+async fn wire_to_the_signer_service(app: &mut App) -> Wire {
+    let wire = Wire::to(app.signer.url().replace("http://", "")).await;
+    app.config.signer.url = format!("http://{}", wire.address);
+    app.restart().await;
+    wire
+}
+
 /// Long enough for a busy machine, short enough to wait out what hangs.
 fn spans() -> Wishes {
     Wishes::default().config(|config| {
@@ -83,9 +97,7 @@ fn in_time(begun: Instant, line: Line) {
 #[tokio::test]
 async fn over_every_bad_wire_to_the_rail_the_attempt_is_classified_and_the_money_moves_once() {
     each_with(spans(), async |app: &mut App| {
-        let mut wire = Wire::to(app.rail.url().replace("http://", "")).await;
-        app.config.rail.url = format!("http://{}", wire.address);
-        app.restart().await;
+        let mut wire = wire_to_the_rail(app).await;
         for (number, (line, proves)) in LINES.into_iter().enumerate() {
             let order = format!("order-{number}");
             let payment = app.signed(&order).await;
@@ -123,9 +135,7 @@ async fn looked_up(app: &App, payment: &str) -> Vec<String> {
 #[tokio::test]
 async fn over_every_bad_wire_a_look_up_proves_nothing_and_the_transfer_is_asked_for_once() {
     each_with(spans(), async |app: &mut App| {
-        let mut wire = Wire::to(app.rail.url().replace("http://", "")).await;
-        app.config.rail.url = format!("http://{}", wire.address);
-        app.restart().await;
+        let mut wire = wire_to_the_rail(app).await;
         for (number, line) in MUTE.into_iter().enumerate() {
             // Paid and not answered, or not even asked: a look-up that is cut short says neither.
             for (paid, lost) in [(1, Line::ResetInAnswer(0)), (0, Line::ResetInRequest(60))] {
@@ -156,9 +166,7 @@ async fn over_every_bad_wire_a_look_up_proves_nothing_and_the_transfer_is_asked_
 #[tokio::test]
 async fn over_every_bad_wire_no_decision_and_no_link_is_read_and_then_each_decision_once() {
     each_with(spans(), async |app: &mut App| {
-        let mut wire = Wire::to(app.signer.url().replace("http://", "")).await;
-        app.config.signer.url = format!("http://{}", wire.address);
-        app.restart().await;
+        let mut wire = wire_to_the_signer_service(app).await;
         for (number, line) in MUTE.into_iter().enumerate() {
             let order = format!("order-{number}");
             let payment = app.awaiting(&order).await;
@@ -197,9 +205,7 @@ async fn over_every_bad_wire_no_decision_and_no_link_is_read_and_then_each_decis
 #[tokio::test]
 async fn over_every_bad_wire_to_the_signer_service_each_kind_is_classified_and_done_once() {
     each_with(spans(), async |app: &mut App| {
-        let mut wire = Wire::to(app.signer.url().replace("http://", "")).await;
-        app.config.signer.url = format!("http://{}", wire.address);
-        app.restart().await;
+        let mut wire = wire_to_the_signer_service(app).await;
         for (number, (line, proves)) in LINES.into_iter().enumerate() {
             // Registering.
             let order = format!("register-{number}");

@@ -59,8 +59,8 @@ async fn a_key_replays_its_answer_and_takes_no_other_request() {
 
 #[tokio::test]
 async fn of_concurrent_duplicates_one_does_the_work() {
-    let place = Place::new();
-    let bench = Bench::on(settings(&place.0, true)).await;
+    let place = tempfile::tempdir().unwrap();
+    let bench = Bench::on(settings(&place.path().join("signer.db"), true)).await;
     let body = bench.registration(1, &["ann"]);
     let answers = futures::future::join_all((0..12).map(|_| bench.post("/api/v1/payments", "one-key", &body))).await;
     assert!(answers.iter().all(|answer| answer.status == 201 && answer.text == answers[0].text));
@@ -68,8 +68,8 @@ async fn of_concurrent_duplicates_one_does_the_work() {
 
 #[tokio::test]
 async fn a_refused_request_succeeds_under_its_key_once_the_cause_is_mended() {
-    let place = Place::new();
-    let mut short = settings(&place.0, true);
+    let place = tempfile::tempdir().unwrap();
+    let mut short = settings(&place.path().join("signer.db"), true);
     short.directory.retain(|entry| entry.signer_id != "bob");
     let bench = Bench::on(short).await;
     let body = bench.registration(1, &["ann", "bob"]);
@@ -79,7 +79,7 @@ async fn a_refused_request_succeeds_under_its_key_once_the_cause_is_mended() {
     }
     assert_eq!(bench.get(&format!("/api/v1/payments?reference={REFERENCE}")).await.text, r#"{"items":[]}"#);
     drop(bench);
-    let bench = Bench::on(settings(&place.0, true)).await;
+    let bench = Bench::on(settings(&place.path().join("signer.db"), true)).await;
     let answer = bench.post("/api/v1/payments", "k", &body).await;
     assert_eq!(answer.status, 201, "{}", answer.text);
     let again = bench.post("/api/v1/payments", "k", &body).await;
@@ -203,15 +203,15 @@ async fn whoever_is_online_is_notified() {
 
 #[tokio::test]
 async fn presence_outlives_the_process_where_it_can_be_switched() {
-    let place = Place::new();
-    let first = Bench::on(settings(&place.0, true)).await;
+    let place = tempfile::tempdir().unwrap();
+    let first = Bench::on(settings(&place.path().join("signer.db"), true)).await;
     assert_eq!(first.presence("ann", false).await.status, 200);
     drop(first);
-    let second = Bench::on(settings(&place.0, true)).await;
+    let second = Bench::on(settings(&place.path().join("signer.db"), true)).await;
     let (id, body) = second.registered(&["ann"]).await;
     assert_eq!(second.status(&id).await["signers"][0]["online"], false);
     drop(second);
-    let fixed = Bench::on(settings(&place.0, false)).await;
+    let fixed = Bench::on(settings(&place.path().join("signer.db"), false)).await;
     assert_eq!(fixed.presence("ann", false).await.fault(), (404, "not_found".to_owned()));
     assert_eq!(fixed.status(&id).await["signers"][0]["online"], true);
     let again = fixed.post("/api/v1/payments", "register-1", &body).await;

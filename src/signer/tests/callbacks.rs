@@ -95,12 +95,12 @@ async fn the_loop_delivers_at_once_and_stops_when_told() {
 
 #[tokio::test]
 async fn a_callback_survives_a_restart_and_is_given_up_in_the_end() {
-    let place = Place::new();
-    let first = Bench::on(settings(&place.0, true)).await;
+    let place = tempfile::tempdir().unwrap();
+    let first = Bench::on(settings(&place.path().join("signer.db"), true)).await;
     decided(&first, "ann").await;
     drop(first);
     // Nothing listens there.
-    let bench = Bench::on(settings(&place.0, true)).await;
+    let bench = Bench::on(settings(&place.path().join("signer.db"), true)).await;
     assert_eq!(bench.service.tick().await.unwrap(), 1);
     bench.clock.advance(71 * 60 * MINUTE);
     assert_eq!(bench.service.tick().await.unwrap(), 1);

@@ -97,8 +97,8 @@ async fn without_a_known_key_the_signature_is_left_to_the_gateway() {
 
 #[tokio::test]
 async fn what_came_before_the_key_was_known_gives_way_to_what_verifies() {
-    let place = Place::new();
-    let mut keyless = settings(&place.0, true);
+    let place = tempfile::tempdir().unwrap();
+    let mut keyless = settings(&place.path().join("signer.db"), true);
     keyless.directory[0].key_pem = None;
     let bench = Bench::on(keyless).await;
     let (id, body) = bench.registered(&["ann"]).await;
@@ -109,7 +109,7 @@ async fn what_came_before_the_key_was_known_gives_way_to_what_verifies() {
         assert_eq!(bench.decide(&link, &text, jws).await.status, 200);
     }
     drop(bench);
-    let bench = Bench::on(settings(&place.0, true)).await;
+    let bench = Bench::on(settings(&place.path().join("signer.db"), true)).await;
     let link = bench.link(&id).await;
     assert_eq!(bench.decide(&link, &text, &jws).await.status, 200);
     assert_eq!(bench.status(&id).await["decisions"][0]["proof"]["value"], jws, "what was verified comes first");
@@ -147,8 +147,8 @@ async fn links_and_challenges_lapse() {
 
 #[tokio::test]
 async fn of_two_decisions_at_once_one_counts() {
-    let place = Place::new();
-    let bench = Bench::on(settings(&place.0, true)).await;
+    let place = tempfile::tempdir().unwrap();
+    let bench = Bench::on(settings(&place.path().join("signer.db"), true)).await;
     let (id, body) = bench.registered(&["ann"]).await;
     let link = bench.link(&id).await;
     let (yes, yes_jws) = signed(&body, "ann", Choice::Approve);

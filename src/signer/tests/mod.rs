@@ -6,7 +6,7 @@ mod decisions;
 mod pages;
 mod rounds;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,23 +90,6 @@ fn settings(database: &Path, presence_switch: bool) -> SignerSettings {
         ],
         link_ttl: Duration::from_mins(15),
         presence_switch,
-    }
-}
-
-/// A database file of its own, gone with the test.
-struct Place(PathBuf);
-
-impl Place {
-    fn new() -> Self {
-        Self(std::env::temp_dir().join(format!("countersign-signer-{:x}.db", SystemEntropy.u128())))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        for end in ["", "-wal", "-shm"] {
-            let _ = std::fs::remove_file(format!("{}{end}", self.0.display()));
-        }
     }
 }
 
