@@ -61,23 +61,24 @@ impl Writes {
         if lately { Err(no_writes()) } else { Ok(()) }
     }
 
-    /// SQLite: has the pool of the one writing connection tell when that is another.
+    /// SQLite: has the pool of the one writing connection tell when that is another, and keep it only whole.
     pub(super) fn watched(&self, pool: SqlitePoolOptions) -> SqlitePoolOptions {
         let opened = Arc::clone(&self.writer);
-        self.followed(pool).after_connect(move |_, _| {
+        let pool = pool.after_connect(move |_, _| {
             opened.store(UNTRIED, Ordering::Relaxed);
             Box::pin(async { Ok(()) })
-        })
+        });
+        pool.after_release(|conn, _| Box::pin(whole(conn)))
     }
 
-    /// SQLite: has a pool close what is released while the writing connection only reads.
+    /// SQLite: has the pool of those that read close what is released while the writing connection only reads.
     ///
     /// The connections of a process share the log's index as the first one opened it.
     pub(super) fn followed(&self, pool: SqlitePoolOptions) -> SqlitePoolOptions {
         let writer = Arc::clone(&self.writer);
-        pool.after_release(move |conn, _| {
-            let reads = writer.load(Ordering::Relaxed) == READS;
-            Box::pin(async move { Ok(whole(conn).await? && !reads) })
+        pool.after_release(move |_, _| {
+            let kept = writer.load(Ordering::Relaxed) != READS;
+            Box::pin(async move { Ok(kept) })
         })
     }
 
