@@ -135,7 +135,7 @@ impl Journal {
             }
         }
         if draft.request.key.is_none()
-            && let Some(refused) = tx.key_binding(scope, &draft.key()).await?
+            && let Some(refused) = tx.key_binding(scope, &draft.key(who)).await?
         {
             return replay(&mut tx, who, &refused, draft).await;
         }
@@ -147,7 +147,7 @@ impl Journal {
             Err(refusal) => {
                 // Nothing of this attempt is kept, least of all the end of what it would have replaced.
                 drop(tx);
-                return Err(self.remember_refusal(scope, draft, refusal).await?);
+                return Err(self.remember_refusal(scope, who, draft, refusal).await?);
             }
         };
         let (document, digest) = document(&terms, 1, &self.rules.audience)?;
@@ -262,9 +262,11 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// The caller's key, or the one that the request itself is: in letters that no caller's key has.
-    pub(super) fn key(&self) -> String {
-        self.request.key.as_ref().map_or_else(|| format!("request/{}", self.fingerprint), ToString::to_string)
+    /// The caller's key, or the one that the request itself is, in letters that no caller's key has: of this person, as
+    /// what the policy says is also about who asks.
+    pub(super) fn key(&self, who: &Principal) -> String {
+        let own = || format!("request/{}", sha256_hex(format!("{} {}", self.fingerprint, who.subject)));
+        self.request.key.as_ref().map_or_else(own, ToString::to_string)
     }
 }
 

@@ -13,6 +13,7 @@ impl Journal {
     pub(super) async fn remember_refusal(
         &self,
         scope: KeyScope<'_>,
+        who: &Principal,
         draft: &Draft,
         refusal: Refusal,
     ) -> Result<Refusal, Refusal> {
@@ -27,7 +28,7 @@ impl Journal {
             payment_id: String::new(),
             refusal: written(&refusal),
         };
-        if tx.bind_key(scope, &draft.key(), &binding).await? {
+        if tx.bind_key(scope, &draft.key(who), &binding).await? {
             crash::at(Point::RefusalBeforeCommit);
             tx.commit().await?;
             crash::at(Point::RefusalAfterCommit);

@@ -249,6 +249,15 @@ levels = [{ group = "board", required = 2 }]
             assert_eq!(refused.code(), "POLICY_DENIED", "{}", refused.body);
         }
         assert_eq!((app.rows("payments").await, app.rows("idempotency").await), (3, 1));
+        // Without a key for good too, and for that person: who else asks through the same agent is judged anew.
+        let bare = order("board-2", json!({"amount": "1000.00"}));
+        for person in ["board-1", "board-1"] {
+            let refused = app.call(&acting(person), "create_payment", bare.clone()).await;
+            assert_eq!(refused.code(), "POLICY_DENIED", "{}", refused.body);
+        }
+        let created = app.call(&acting("somebody"), "create_payment", bare).await;
+        assert_eq!(created.status(), "CREATED", "{}", created.body);
+        assert_eq!((app.rows("payments").await, app.rows("idempotency").await), (4, 2));
     })
     .await;
 }
