@@ -57,7 +57,6 @@ pub(super) fn attest_executed(next: &mut Payment, reference: String) -> Result<(
         )
         .about(next.reference()));
     }
-    next.held_at = None;
     next.status = Status::Executed;
     next.reason.clear();
     next.execution.phase = Phase::Confirmed;
