@@ -210,12 +210,13 @@ impl Pair<'_> {
     ) -> Result<Written, CommandFault> {
         let there = if self.public.exists() { read(&self.public)? } else { String::new() };
         let there = there.trim();
-        let (private, fate) = if self.private.exists() {
-            (read(self.private)?, "kept ")
+        let kept = self.private.exists();
+        let private = if kept {
+            read(self.private)?
         } else if there.is_empty() {
             let private = mint()?;
             write_private(self.private, &private).map_err(at(self.private))?;
-            (private, "wrote")
+            private
         } else {
             return Err(failed(format_args!(
                 "{}: exists, and its private half may be kept elsewhere; name another file",
@@ -235,11 +236,11 @@ impl Pair<'_> {
                 self.private.display()
             )));
         }
-        if fate != "wrote" {
+        if kept {
             fits(&private)?;
         }
         write_public(&self.public, &public).map_err(at(&self.public))?;
-        Ok(Written { public, private: fate })
+        Ok(Written { public, private: if kept { "kept " } else { "wrote" } })
     }
 }
 
