@@ -168,7 +168,7 @@ impl Journal {
         &self.stopping
     }
 
-    /// Whether the database answers.
+    /// Whether the database answers and takes writes.
     pub async fn ping_store(&self) -> Result<(), Refusal> {
         Ok(self.store.ping().await?)
     }

@@ -33,7 +33,7 @@ pub(super) fn hold(next: &mut Payment, moment: &Moment<'_>) -> Result<(), Refusa
     Ok(())
 }
 
-/// The person lets go: the payment goes on where it was; one that is signed asks for the rail at once.
+/// The person lets go: the payment goes on where it was; one that is signed goes to the rail at once.
 pub(super) fn release(next: &mut Payment, moment: &Moment<'_>) -> Result<(), Refusal> {
     unended(next)?;
     if next.held_at.take().is_none() {
