@@ -25,6 +25,7 @@ pub(super) enum Weak {
     CancelWhileIntended,
     ExpiresWhileIntended,
     NoReadLag,
+    OldAnswers,
     // Of the store.
     NoCompareAndSet,
     DecisionsBlind,
@@ -191,8 +192,6 @@ pub(super) const POLICY: Bounds = Bounds {
 pub(super) const HELD: Bounds = Bounds {
     name: "held",
     misses: false,
-    splits: true,
-    callers: 2,
     doubts: 1,
     left: Left { crashes: 1, not_sent: 1, cancels: 1, holds: 1, ..NOTHING },
     ..RAIL
@@ -212,13 +211,8 @@ pub(super) const SLOW: Bounds = Bounds {
 };
 
 /// What the rail carried out shows later than others take over.
-pub(super) const LAG: Bounds = Bounds {
-    name: "lag",
-    read_lag: 3,
-    doubts: 2,
-    left: Left { crashes: 1, refusals: 1, ..NOTHING },
-    ..SLOW
-};
+pub(super) const LAG: Bounds =
+    Bounds { name: "lag", read_lag: 3, doubts: 2, left: Left { crashes: 1, ..NOTHING }, ..SLOW };
 
 /// A rail that promises nothing about keys, and people who attest what is not so.
 pub(super) const KEYLESS: Bounds = Bounds {
@@ -232,7 +226,7 @@ pub(super) const KEYLESS: Bounds = Bounds {
     keeps_refusals: true,
     errs: true,
     doubts: 1,
-    left: Left { crashes: 1, refusals: 1, cancels: 1, attestations: 1, ..NOTHING },
+    left: Left { refusals: 1, attestations: 1, ..NOTHING },
     ..RAIL
 };
 

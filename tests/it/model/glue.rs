@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use countersign::domain::{
     Applied, Code, Event, ExecutionStep, Finding, Moment, Payment, Phase, Reach, Refusal, Stage, Status, Turn, Vote,
-    apply, cast, execution_step, is_requester, lost, may_send, next_wake, sends_again,
+    apply, cast, execution_step, is_requester, lost, may_send, next_wake, sends_again, still_says,
 };
 
 use super::bounds::{Desk, PEOPLE, Weak};
@@ -334,7 +334,9 @@ impl Desk {
             Seen::Nothing => Finding::NotFound,
             Seen::NoAnswer => Finding::Inconclusive,
         };
-        if sends_again(&finding, world.payment(), at(world.now), &self.timing) {
+        let taken_for = if self.weak == Some(Weak::OldAnswers) { world.read() } else { asked.clone() };
+        let finding = still_says(finding, &taken_for.row, world.payment());
+        if sends_again(&finding, world.payment(), at(taken_for.now), at(world.now), &self.timing) {
             let mut next = self.intend(world, who, vec![Event::LookedUp(finding), Event::SendStarted]);
             let written = matches!(next.workers[who], Place::Recorded { .. });
             if written && !self.could_show(world, asked) {

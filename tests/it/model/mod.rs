@@ -21,7 +21,7 @@ mod promises;
 mod steps;
 mod world;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bounds::{BY_HAND, Bounds, Desk, HELD, KEYLESS, LAG, LATE, PEOPLE_DECIDE, POLICY, RAIL, SLOW, TWICE, Weak};
 use stateright::{Checker, HasDiscoveries, Model as _};
@@ -92,14 +92,14 @@ fn a_rail_without_keys_pays_once_even_when_people_attest_what_is_not_so() {
     holds(KEYLESS);
 }
 
-/// A promise that is not broken by then is not broken.
-const LONGEST: Duration = Duration::from_secs(20);
+/// A promise that so many steps do not break is not broken: without a guard a world need not have an end.
+const MOST: usize = 1_000_000;
 
 /// How many steps the shortest way to break `promise` takes; `None` when there is none.
 fn broken(bounds: &Bounds, weak: Weak, promise: &'static str) -> Option<usize> {
     let desk = Desk::new(bounds.clone(), Some(weak));
-    let checker =
-        desk.checker().finish_when(HasDiscoveries::AnyOf([promise].into())).timeout(LONGEST).spawn_bfs().join();
+    let found = HasDiscoveries::AnyOf([promise].into());
+    let checker = desk.checker().finish_when(found).target_state_count(MOST).spawn_bfs().join();
     let steps = checker.discovery(promise).map(|path| path.into_actions().len());
     println!("without {weak:?}: {promise:?} {steps:?}, {} states", checker.unique_state_count());
     steps
@@ -125,10 +125,10 @@ fn every_guard_that_is_taken_away_breaks_a_promise() {
         (Weak::RailForgetsAtOnce, &RAIL, MATCH),
         (Weak::RequestOutlivesKey, &RAIL, ONCE),
         (Weak::Unfenced, &SLOW, ALONE),
-        (Weak::Unfenced, &SLOW, ASKED),
-        (Weak::Unfenced, &KEYLESS, ONCE),
         (Weak::NoReadLag, &LAG, ASKED),
         (Weak::NoReadLag, &KEYLESS, ONCE),
+        (Weak::OldAnswers, &LAG, ASKED),
+        (Weak::OldAnswers, &KEYLESS, ONCE),
         (Weak::SpeaksTwice, &PEOPLE_DECIDE, PERSONS),
         (Weak::NoCompareAndSet, &HELD, HOLD),
         (Weak::NoCompareAndSet, &PEOPLE_DECIDE, ABSORB),
@@ -140,7 +140,7 @@ fn every_guard_that_is_taken_away_breaks_a_promise() {
         (Weak::HoldWhileIntended, &BY_HAND, ONCE),
         (Weak::PaysByHandUnheld, &BY_HAND, ONCE),
         (Weak::AttestsTooSoon, &BY_HAND, ONCE),
-        (Weak::GroupsAlike, &BY_HAND, UNPAID),
+        (Weak::GroupsAlike, &KEYLESS, UNPAID),
         (Weak::AttestationIsBelieved, &KEYLESS, ONCE),
         (Weak::CancelWhileHeld, &HELD, UNPAID),
         (Weak::ExpiresWhileHeld, &HELD, UNPAID),

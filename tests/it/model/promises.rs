@@ -139,8 +139,9 @@ fn sometimes(bounds: &Bounds) -> Vec<Property<Desk>> {
     all.push(Property::sometimes("expired", |_, world: &World| world.status() == Status::Expired));
     if bounds.until_intent {
         all.push(Property::sometimes("an intent that two approved", |_, world: &World| {
-            let counts =
-                |given: &&Given| !given.surplus && given.choice == Says::Approve && given.round == world.payment().round;
+            let counts = |given: &&Given| {
+                !given.surplus && given.choice == Says::Approve && given.round == world.payment().round
+            };
             intended(world) && world.votes.iter().filter(counts).count() == 2
         }));
         all.push(Property::sometimes("rejected", |_, world: &World| world.status() == Status::Rejected));

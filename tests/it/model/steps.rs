@@ -44,7 +44,9 @@ impl Desk {
     fn of_worker(&self, world: &World, who: usize, acts: &mut Vec<Act>) {
         match &world.workers[who] {
             Place::Idle => {
-                if self.claimable(world) && self.step(world) != Step::Nothing {
+                // Of two that are idle the one is as good as the other.
+                let second = who > 0 && world.workers[0] == Place::Idle;
+                if !second && self.claimable(world) && self.step(world) != Step::Nothing {
                     acts.push(Act::Claims(who));
                 }
                 return;
