@@ -240,19 +240,18 @@ pub(super) struct Desk {
 }
 
 impl Bounds {
-    /// More of everything, for the deep check.
+    /// More of everything, for the deep check; but not of two worlds that would not end in ten
+    /// minutes: where people decide only a cancel comes, and what is done by hand meets one more crash and refusal.
     pub(super) fn deeper(mut self) -> Self {
         let more = |count: &mut u8| *count += u8::from(*count > 0);
+        let by_hand = self.left.supersedes > 0;
         let Left { crashes, cancels, not_sent, refusals, .. } = &mut self.left;
         [crashes, not_sent, refusals].into_iter().for_each(more);
-        *cancels = (*cancels).max(u8::from(self.signed || self.until_intent));
-        if self.until_intent {
-            self.callers += 1;
-        }
-        if self.keeps_refusals && self.keeps_keys {
+        *cancels = (*cancels).max(u8::from(self.signed && !by_hand || self.until_intent));
+        if self.keeps_refusals && self.keeps_keys && !by_hand {
             self.left.duplicates = 1;
         }
-        if self.doubts > 1 {
+        if self.doubts > 1 && !by_hand {
             self.doubts += 1;
         }
         self

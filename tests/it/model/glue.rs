@@ -467,8 +467,8 @@ impl Desk {
         // Sorted by person.
         let twice = counted.windows(2).any(|pair| pair[0].signer == pair[1].signer);
         let approvals = counted.iter().filter(|given| given.choice == Says::Approve && given.signer < 3).count();
-        let signed = world.status() == Status::Signed && !surplus;
-        let too_few = signed && approvals < usize::try_from(terms.policy.required()).unwrap();
+        let complete = world.status() == Status::Signed && !surplus;
+        let too_few = complete && approvals < usize::try_from(terms.policy.required()).unwrap();
         if (twice || too_few) && !world.broken.contains(&Broken::Persons) {
             world.broken.push(Broken::Persons);
         }

@@ -154,6 +154,18 @@ fn sometimes(bounds: &Bounds) -> Vec<Property<Desk>> {
             executed(world) && late
         }));
     }
+    all.extend(by_hand(bounds));
+    if bounds.left.policy_changes > 0 {
+        all.push(Property::sometimes("executed after a new round", |_, world: &World| {
+            executed(world) && world.payment().round > 1
+        }));
+    }
+    all
+}
+
+/// What must be possible where people act by hand.
+fn by_hand(bounds: &Bounds) -> Vec<Property<Desk>> {
+    let mut all = Vec::new();
     if bounds.left.holds > 0 {
         all.push(Property::sometimes("held, released, then intended", |desk: &Desk, world: &World| {
             intended(world) && let_go(desk, world)
@@ -181,11 +193,6 @@ fn sometimes(bounds: &Bounds) -> Vec<Property<Desk>> {
     }
     if bounds.left.supersedes > 0 {
         all.push(Property::sometimes("superseded", |_, world: &World| because(world, Status::Cancelled, "superseded")));
-    }
-    if bounds.left.policy_changes > 0 {
-        all.push(Property::sometimes("executed after a new round", |_, world: &World| {
-            executed(world) && world.payment().round > 1
-        }));
     }
     all
 }
