@@ -3,7 +3,7 @@
 //! A row is one update by anybody who can write; the audit is a chain. They are written in one transaction, so where they
 //! differ a hand was in the row, and nothing is sent.
 
-use crate::domain::{Invariant, Payment, Phase, Status};
+use crate::domain::{Invariant, Payment, Phase};
 use crate::proof::AuditFacts;
 use crate::store::AuditRow;
 
@@ -28,10 +28,9 @@ pub(super) fn contradicted(payment: &Payment, audited: &[AuditRow]) -> Option<In
     let as_audited = changes
         .last()
         .is_some_and(|last| last.version == payment.version.to_string() && last.to == payment.status.as_str());
-    let raises = history.iter().filter(|facts| facts.event == NOT_EXECUTED).count();
-    let group = i64::try_from(raises).unwrap_or(i64::MAX).saturating_add(1);
+    let times = history.iter().filter(|facts| facts.event == NOT_EXECUTED).count();
+    let group = i64::try_from(times).unwrap_or(i64::MAX).saturating_add(1);
     let checks = [
-        (Invariant::Absorbing, !history.iter().any(|facts| facts.to == Status::Executed.as_str())),
         (Invariant::Absorbing, on_end && as_audited),
         (Invariant::OneExecution, payment.execution.group == group),
         (Invariant::OneExecution, payment.execution.phase != Phase::None || (asked && !intended)),

@@ -167,14 +167,15 @@ async fn a_row_that_a_hand_has_changed_sends_nothing() {
             app.faults(json!({"next": [{"kind": "drop_reply"}], "standing": {"lookup_down": true}})).await;
             app.settle().await;
         }
+        let fresh = app.signed("fresh").await;
         back_up(app).await;
-        app.faults(json!({"standing": {"lookup_down": false}})).await;
         let changes = [
+            (&fresh, format!("{SIGNED}, attempt_group = 2"), 0),
             (&replaced, SIGNED.to_owned(), 0),
             (&cancelled, SIGNED.to_owned(), 0),
             (&refused, format!("{SIGNED}, phase = 'none', attempt_group = 2, sends = 0, not_sent = 0"), 1),
             (&doubtful[0], format!("{SIGNED}, phase = 'none'"), 1),
-            (&doubtful[1], format!("{SIGNED}, attempt_group = 2"), 1),
+            (&doubtful[1], format!("{SIGNED}, phase = 'intended', sends = 1, not_sent = 1, attempt_group = 2"), 1),
             (&doubtful[2], format!("{SIGNED}, phase = 'none', attempt_group = 2"), 1),
         ];
         for (id, change, requests) in changes {
