@@ -23,6 +23,7 @@ use crate::journal::ports::{
     Answer, Cause, KeptDecision, Notified, Outcome, PresencePort, Receipt, Recorded, Registered, Registration,
     SignLink, SignerPort, SignerStatus, Trouble,
 };
+use crate::proof::Proof;
 
 const PAYMENTS: &str = "/api/v1/payments";
 const NOTIFY: &str = "/api/v1/payments/{id}/notify";
@@ -350,10 +351,9 @@ fn status(told: StatusBody, id: &str) -> Result<SignerStatus, Cause> {
         return Err(Cause::Garbage);
     }
     // Proofs of a kind that is not known here can't be verified, so they are left where they are.
-    let decisions = told.decisions.into_iter().filter(|line| line.proof.kind == "jws").map(|line| KeptDecision {
-        decision_id: line.decision_id,
-        document: line.document,
-        jws: line.proof.value,
+    let decisions = told.decisions.into_iter().filter_map(|line| {
+        let proof = Proof::of(&line.proof.kind, line.proof.value)?;
+        Some(KeptDecision { decision_id: line.decision_id, document: line.document, proof })
     });
     Ok(SignerStatus {
         round: told.round,

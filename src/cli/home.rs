@@ -21,6 +21,9 @@ pub struct Peers {
     pub gateway: String,
     /// The reference signer service.
     pub signer: String,
+    /// Its pages, as people open them: browsers have passkeys at a host name, never at an address.
+    #[serde(default)]
+    pub pages: String,
     /// The sandbox rail.
     pub rail: String,
 }
@@ -199,6 +202,10 @@ impl Home {
         config.signer.url.clone_from(&peers.signer);
         config.signer.api_key = self.signer_api_key();
         config.signer.callback_secret = self.callback_secret();
+        if let Ok(url) = url::Url::parse(&peers.pages) {
+            config.passkeys.rp_id = url.host_str().unwrap_or_default().to_owned();
+            config.passkeys.origins = vec![url.origin().ascii_serialization()];
+        }
         config.rail.url.clone_from(&peers.rail);
         config.rail.api_key = self.rail_api_key();
         config.audit.checkpoint_folder = self.path("checkpoints");
@@ -248,6 +255,36 @@ impl Home {
         }
     }
 
+    /// Writes the settings that commands on the gateway's database and peers need, so that `--config` finds them.
+    pub(super) fn publish_settings(&self, config: &Config) -> Result<(), CommandFault> {
+        let key = |name: &str| self.path("keys").join(name).display().to_string();
+        let text = |text: &str| serde_json::Value::from(text).to_string();
+        let origins = serde_json::json!(config.passkeys.origins);
+        let settings = format!(
+            "# Where this dev instance is, for the commands that take --config; written anew at each start.\n\n\
+             [server]\npublic_url = {}\n\n[database]\nurl = {}\n\n[auth]\nissuer = {}\njwks_file = {}\n\n\
+             [payments]\npayee_account = {}\n\n[signer]\nurl = {}\napi_key_file = {}\ncallback_secret_file = {}\n\n\
+             [passkeys]\nrp_id = {}\norigins = {origins}\n\n[rail]\nurl = {}\napi_key_file = {}\n\n\
+             [audit]\ncheckpoint_folder = {}\ncheckpoint_key_file = {}\n",
+            text(&config.server.public_url),
+            text(&format!("sqlite://{}", self.path("gateway.db").display())),
+            text(&config.auth.issuer),
+            text(&config.auth.jwks_file),
+            text(&config.payments.payee_account),
+            text(&config.signer.url),
+            text(&key("signer-api-key")),
+            text(&key("callback-secret")),
+            text(&config.passkeys.rp_id),
+            text(&config.rail.url),
+            text(&key("rail-api-key")),
+            text(&self.path("checkpoints").display().to_string()),
+            text(&config.audit.checkpoint_key_file),
+        );
+        let path = self.path(SETTINGS);
+        write_private(&path, &settings)
+            .map_err(|err| failed(format_args!("{}: can't be written: {err}", path.display())))
+    }
+
     /// Writes the card where `sign` and `token` find it.
     pub(super) fn publish(&self, card: &Card) -> Result<(), CommandFault> {
         let text = serde_json::to_string_pretty(card).map_err(failed)?;
@@ -257,6 +294,8 @@ impl Home {
 }
 
 const CARD: &str = "dev.json";
+/// The settings, for commands that take `--config`.
+pub(super) const SETTINGS: &str = "countersign.toml";
 
 impl Card {
     /// The card of the dev instance whose folder is `dir`.

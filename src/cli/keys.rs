@@ -7,13 +7,14 @@ use secrecy::SecretString;
 
 use super::home::{write_private, write_public};
 use super::output::{say, warn};
+use super::passkeys::{Invite, Pin, SignerDesk, registry};
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed, read};
 use crate::app::{open_used, read_policy};
 use crate::config::{Config, api_key, whsec_of, whsecs};
+use crate::domain::KeyId;
 use crate::http::auth::Mint;
-use crate::journal::KeyEnrolment;
-use crate::proof::{NoteSigner, PublicKey, SigningKey, b64url, key_id_of};
+use crate::proof::{NoteSigner, PublicKey, SignerKey, SigningKey, b64url, key_id_of};
 
 /// `keys …`.
 #[derive(Debug, Subcommand)]
@@ -41,6 +42,16 @@ pub(super) enum Keys {
     /// Pin a signer's public key in the gateway's database, audited
     #[command(after_help = "Example:\n  countersign keys enrol finance-1 finance-1.pub.pem --by 'ops: J. Doe'")]
     Enrol(Enrol),
+    /// Invite a person to make a passkey: writes the invitation down, audited, and prints the link
+    #[command(
+        after_help = "Example:\n  countersign keys invite finance-1 --by 'ops: J. Doe'\n\nThe passkey counts once it was pinned: countersign keys pin."
+    )]
+    Invite(Invite),
+    /// Pin the passkey that answers an invitation, once its owner has read its code to you
+    #[command(
+        after_help = "Example:\n  countersign keys pin finance-1 inv_… 7KQ2-M9XD --by 'ops: J. Doe'\n\nThe code is what makes the passkey theirs: let them read it to you, on the telephone say. A signer service that\nexchanged the passkey shows the person another code than the one that is compared here."
+    )]
+    Pin(Pin),
     /// Revoke a signer's key: it counts no more
     #[command(after_help = "Example:\n  countersign keys revoke finance-1 ed25519-AbC… --by 'ops: J. Doe'")]
     Revoke(Revoke),
@@ -133,6 +144,8 @@ impl Keys {
             Self::Issuer(issuer) => issuer.run(),
             Self::Checkpoint(checkpoint) => checkpoint.run(),
             Self::Enrol(enrol) => enrol.run().await,
+            Self::Invite(invite) => invite.run().await,
+            Self::Pin(pin) => pin.run().await,
             Self::Revoke(revoke) => revoke.run().await,
         }
     }
@@ -327,10 +340,11 @@ impl Enrol {
         }
         let key = PublicKey::from_pem(&pem).map_err(|err| unusable(&err))?;
         let key_id = self.key_id.clone().unwrap_or_else(|| key_id_of(&key));
-        let enrolment = enrolment(&self.tenant, &self.signer, &key_id, &self.by)?;
+        let registry = registry(&self.tenant, &self.signer, &self.by)?;
+        let name = key_id_in(&key_id)?;
         let config = Config::load(self.file.config.as_deref())?;
         let store = open_used(&config, ambient().clock).await?;
-        let new = enrolment.pin(&store, &key).await.map_err(failed)?;
+        let new = registry.pin(&store, &name, &SignerKey::Jws(key)).await.map_err(failed)?;
         say(format_args!("{} {} {key_id}", self.signer, if new { "enrolled" } else { "already has" }));
         // The policy may be another machine's: then nothing is said.
         if read_policy(&config).is_ok_and(|policy| !policy.signers().contains(self.signer.as_str())) {
@@ -343,24 +357,21 @@ impl Enrol {
 
 impl Revoke {
     async fn run(self) -> Result<(), CommandFault> {
-        let store = open_used(&Config::load(self.file.config.as_deref())?, ambient().clock).await?;
-        enrolment(&self.tenant, &self.signer, &self.key_id, &self.by)?.revoke(&store).await.map_err(failed)?;
-        say(format_args!("{} lost {}", self.signer, self.key_id));
+        let registry = registry(&self.tenant, &self.signer, &self.by)?;
+        let key_id = key_id_in(&self.key_id)?;
+        let config = Config::load(self.file.config.as_deref())?;
+        let store = open_used(&config, ambient().clock).await?;
+        let revoked = registry.revoke(&store, &key_id).await;
         store.close().await;
+        let revoked = revoked.map_err(failed)?;
+        say(format_args!("{} lost {}", self.signer, self.key_id));
+        if !revoked.credential_id.is_empty() {
+            SignerDesk::of(&config)?.tell(&self.signer, &revoked, "revoked").await;
+        }
         Ok(())
     }
 }
 
-fn enrolment(tenant: &str, signer: &str, key_id: &str, by: &str) -> Result<KeyEnrolment, CommandFault> {
-    let unusable = |err: crate::domain::Refusal| CommandFault::Unusable(err.message);
-    if by.trim().is_empty() {
-        return Err(CommandFault::Unusable("--by: say who vouches for it".to_owned()));
-    }
-    Ok(KeyEnrolment {
-        tenant: tenant.parse().map_err(unusable)?,
-        signer: signer.parse().map_err(unusable)?,
-        key_id: key_id.parse().map_err(unusable)?,
-        by: by.to_owned(),
-        node: "cli".to_owned(),
-    })
+fn key_id_in(key_id: &str) -> Result<KeyId, CommandFault> {
+    key_id.parse().map_err(|err: crate::domain::Refusal| CommandFault::Unusable(err.message))
 }

@@ -13,6 +13,7 @@ mod health;
 mod home;
 mod keys;
 mod output;
+mod passkeys;
 mod restored;
 mod sandbox;
 mod serve;

@@ -28,6 +28,7 @@ impl Config {
         self.check_peers()?;
         self.webhooks.check()?;
         self.audit.check()?;
+        self.passkeys.check()?;
         self.check_payments()?;
         self.check_numbers()?;
         self.check_spans()?;

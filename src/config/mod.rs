@@ -3,6 +3,7 @@
 mod audit;
 mod check;
 mod layers;
+mod passkeys;
 mod secrets;
 mod urls;
 mod webhooks;
@@ -14,6 +15,7 @@ use secrecy::SecretString;
 use serde::Deserialize;
 
 pub use audit::Audit;
+pub use passkeys::Passkeys;
 pub use secrets::{api_key, whsecs};
 pub use urls::{UrlFault, base_url, is_web, shown_url, web_url};
 pub use webhooks::{Webhooks, whsec, whsec_of};
@@ -45,6 +47,7 @@ pub struct Config {
     pub notify: Notify,
     pub worker: Worker,
     pub signer: Signer,
+    pub passkeys: Passkeys,
     pub rail: Rail,
     pub webhooks: Webhooks,
     pub audit: Audit,

@@ -150,7 +150,7 @@ impl Journal {
             signer: document.signer_id.parse()?,
             choice: document.choice().ok_or_else(malformed)?,
             reason: Reason::parse("reason", &document.reason)?.to_string(),
-            jws: kept.jws.clone(),
+            proof: kept.proof.clone(),
             document: Some(kept.document.clone()),
             source: Source::SignerService,
         };
@@ -160,7 +160,7 @@ impl Journal {
     /// A decision that does not verify is audited once, however often it is shown again.
     async fn refused_decision(&self, payment: &Payment, kept: &KeptDecision, refusal: &Refusal) -> Result<(), Refusal> {
         let mut tx = self.store.begin().await?;
-        let seen = sha256_hex(format!("{}\n{}", kept.document, kept.jws));
+        let seen = sha256_hex(format!("{}\n{}", kept.document, kept.proof.text()));
         let payment_id = payment.terms.payment_id.as_str();
         if tx.remember_callback("refused-decision", &seen, payment_id).await? {
             tracing::warn!(

@@ -8,7 +8,7 @@ use crate::domain::{
     Applied, ApprovalPolicy, Choice, Code, DecisionId, Event, Payment, PaymentId, Principal, Reason, Refusal, SignerId,
     Standing, TenantId, Terms, Turn, Vote, apply, cast, evaluate, is_requester, lost,
 };
-use crate::proof::{DecisionDocument, PublicKey, claimed_key_id, verify_detached};
+use crate::proof::{Claim, DecisionDocument, PASSKEY, Proof, SignerKey};
 use crate::store::{Guard, PinnedKey, StoredDecision, Tx};
 
 /// Which way a decision came.
@@ -29,8 +29,8 @@ pub struct Decision {
     pub choice: Choice,
     /// Why.
     pub reason: String,
-    /// The detached JWS.
-    pub jws: String,
+    /// What proves it.
+    pub proof: Proof,
     /// The document it says it signs; absent when it is rebuilt from the challenge.
     pub document: Option<String>,
     /// Which way it came.
@@ -58,13 +58,13 @@ impl Journal {
         selector: &Selector,
         choice: Choice,
         reason: Reason,
-        jws: String,
+        proof: Proof,
     ) -> Result<Verdict, Refusal> {
         let signer = signer_of(who)?;
         let payment = self.status(who, selector).await?;
         tracing::Span::current().record("payment.id", payment.terms.payment_id.as_str());
         let decision =
-            Decision { signer, choice, reason: reason.to_string(), jws, document: None, source: Source::Mcp };
+            Decision { signer, choice, reason: reason.to_string(), proof, document: None, source: Source::Mcp };
         let done = self.decide(&payment.terms.tenant, &payment.terms.payment_id, decision).await;
         if let Err(refusal) = &done
             && !refusal.code.entry().retryable
@@ -102,7 +102,7 @@ impl Journal {
             .payment(tenant.as_str(), payment_id)
             .await?
             .ok_or_else(|| Refusal::new(Code::PaymentNotFound, "there is no such payment"))?;
-        let (document, digest, key_id) = self.verify(&mut tx, &payment, decision).await?;
+        let Verified { document, digest, key_id, counter } = self.verify(&mut tx, &payment, decision).await?;
         let earlier = tx.decisions(payment_id.as_str(), payment.round).await?;
         if let Some(before) = earlier.iter().find(|before| before.signer_id == decision.signer.as_str()) {
             if before.document == document {
@@ -113,6 +113,16 @@ impl Journal {
             return Err(Refusal::new(
                 Code::NonceConsumed,
                 format!("you have already decided this payment: {}", before.choice),
+            )
+            .about(payment.reference()));
+        }
+        if let Some(counter) = counter
+            && !tx.advance_counter(tenant.as_str(), decision.signer.as_str(), &key_id, counter.into()).await?
+        {
+            return Err(Refusal::of_field(
+                Code::SignatureInvalid,
+                "signature",
+                "the passkey's counter does not go on from the last one seen: there may be a copy of it; an operator must revoke it",
             )
             .about(payment.reference()));
         }
@@ -133,7 +143,9 @@ impl Journal {
             reason: decision.reason.clone(),
             document,
             digest: digest.clone(),
-            jws: decision.jws.clone(),
+            proof_type: decision.proof.form().to_owned(),
+            proof: decision.proof.text().to_owned(),
+            confirmation: 1,
             payment_version: payment.version.saturating_add(1),
         };
         let actor = format!("signer:{}", decision.signer);
@@ -182,14 +194,7 @@ impl Journal {
     }
 
     /// Whether the decision is this signer's own answer to this round's challenge.
-    ///
-    /// Returns the canonical document, its digest, and the key that signed.
-    async fn verify(
-        &self,
-        tx: &mut Tx,
-        payment: &Payment,
-        decision: &Decision,
-    ) -> Result<(String, String, String), Refusal> {
+    async fn verify(&self, tx: &mut Tx, payment: &Payment, decision: &Decision) -> Result<Verified, Refusal> {
         let about = |refusal: Refusal| refusal.about(payment.reference());
         if is_requester(&payment.terms.policy, &payment.terms, &decision.signer) {
             return Err(about(Refusal::new(Code::SelfApprovalForbidden, "who asks for a payment can't approve it")));
@@ -203,9 +208,9 @@ impl Journal {
                 about(Refusal::new(Code::SignerNotEligible, "the policy does not ask this signer about this payment"))
             })?;
         let invalid = |why: &str| about(Refusal::of_field(Code::SignatureInvalid, "signature", why));
-        let key_id = claimed_key_id(&decision.jws).map_err(|fault| invalid(&fault.to_string()))?;
+        let claim = decision.proof.claim().map_err(|fault| invalid(&fault.to_string()))?;
         let (document, digest) =
-            decision_bytes(challenge, &payment.digest, &key_id, decision.choice, &decision.reason)?;
+            decision_bytes(challenge, &payment.digest, &claim.key_id, decision.choice, &decision.reason)?;
         if let Some(given) = &decision.document
             && *given != document
         {
@@ -214,15 +219,15 @@ impl Journal {
             return Err(about(not_this_round(code)));
         }
         let keys = tx.pinned_keys(payment.terms.tenant.as_str(), decision.signer.as_str()).await?;
-        let key = active_key(&keys, &key_id)
-            .ok_or_else(|| invalid("no active key of this signer's has that kid; an operator enrols keys"))?;
-        if let Err(fault) = verify_detached(&key, &key_id, &document, &decision.jws) {
-            if signs_earlier(tx, payment, decision, (&key, &key_id)).await? {
-                return Err(about(not_this_round(Code::SigningRoundStale)));
+        let (pinned, key) = active_key(&keys, &claim)
+            .ok_or_else(|| invalid("no active key of this signer's has that name; an operator enrols keys"))?;
+        match key.verify(&pinned.key_id, &document, &decision.proof) {
+            Ok(counter) => Ok(Verified { document, digest, key_id: pinned.key_id.clone(), counter }),
+            Err(_) if signs_earlier(tx, payment, decision, (&key, &pinned.key_id)).await? => {
+                Err(about(not_this_round(Code::SigningRoundStale)))
             }
-            return Err(invalid(&fault.to_string()));
+            Err(fault) => Err(invalid(&fault.to_string())),
         }
-        Ok((document, digest, key_id))
     }
 
     /// Whether the quorum of a signed payment still holds: every counted signature verifies, by a key
@@ -232,14 +237,9 @@ impl Journal {
         let mut standing = Vec::new();
         for decision in decisions {
             let keys = tx.pinned_keys(payment.terms.tenant.as_str(), &decision.signer_id).await?;
-            let valid = active_key(&keys, &decision.key_id)
-                .is_some_and(|key| verify_detached(&key, &decision.key_id, &decision.document, &decision.jws).is_ok())
-                && DecisionDocument::parse(&decision.document).is_some_and(|document| {
-                    document.payment_digest == payment.digest
-                        && document.signer_id == decision.signer_id
-                        && document.decision == decision.choice
-                });
-            if valid {
+            let key = keys.iter().find(|key| key.key_id == decision.key_id && key.revoked_at.is_none());
+            let says_so = is_decision_about(&decision, &payment.digest);
+            if says_so && key.is_some_and(|key| is_proved_by(&decision, key)) {
                 standing.push(decision);
             }
         }
@@ -279,11 +279,42 @@ pub(super) enum Quorum {
     Denied(Refusal),
 }
 
-/// The pinned key of that name, if it still counts.
-fn active_key(keys: &[PinnedKey], key_id: &str) -> Option<PublicKey> {
-    keys.iter()
-        .find(|key| key.key_id == key_id && key.revoked_at.is_none())
-        .and_then(|key| PublicKey::from_b64url(&key.public_key).ok())
+/// A decision that is its signer's, and the key that says so.
+struct Verified {
+    /// The canonical document.
+    document: String,
+    /// Its digest.
+    digest: String,
+    /// The registry's name for the key.
+    key_id: String,
+    /// The passkey's counter.
+    counter: Option<u32>,
+}
+
+/// The pinned key that a proof claims, if it still counts.
+fn active_key<'a>(keys: &'a [PinnedKey], claim: &Claim) -> Option<(&'a PinnedKey, SignerKey)> {
+    let pinned = keys.iter().find(|key| key.revoked_at.is_none() && key.is_claimed_by(claim))?;
+    Some((pinned, pinned.key().ok()?))
+}
+
+/// Whether the document of a stored decision says what is stored of it, about the payment with this digest.
+pub(super) fn is_decision_about(decision: &StoredDecision, payment_digest: &str) -> bool {
+    DecisionDocument::parse(&decision.document).is_some_and(|document| {
+        document.payment_digest == payment_digest
+            && document.signer_id == decision.signer_id
+            && document.decision == decision.choice
+    })
+}
+
+/// Whether the proof of a stored decision verifies by `key`, and the document names it.
+pub(super) fn is_proved_by(decision: &StoredDecision, key: &PinnedKey) -> bool {
+    let named = if key.credential_id.is_empty() { key.key_id.as_str() } else { PASSKEY };
+    let names_it = DecisionDocument::parse(&decision.document).is_some_and(|document| document.key_id == named);
+    let proof = decision.proof();
+    names_it
+        && proof.is_some_and(|proof| {
+            key.key().is_ok_and(|public| public.verify(&key.key_id, &decision.document, &proof).is_ok())
+        })
 }
 
 pub(super) fn votes(decisions: &[StoredDecision]) -> Vec<Vote> {
@@ -319,7 +350,7 @@ async fn signs_earlier(
     tx: &mut Tx,
     payment: &Payment,
     decision: &Decision,
-    (key, key_id): (&PublicKey, &str),
+    (key, key_id): (&SignerKey, &str),
 ) -> Result<bool, Refusal> {
     let id = payment.terms.payment_id.as_str();
     for round in (1..payment.round).rev().take(ROUNDS) {
@@ -328,8 +359,9 @@ async fn signs_earlier(
         let counted = tx.decisions(id, round).await?;
         let about = counted.iter().find_map(|counted| DecisionDocument::parse(&counted.document));
         let (Some(asked), Some(about)) = (asked, about) else { continue };
-        let (document, _) = decision_bytes(asked, &about.payment_digest, key_id, decision.choice, &decision.reason)?;
-        if verify_detached(key, key_id, &document, &decision.jws).is_ok() {
+        let named = if matches!(key, SignerKey::Passkey { .. }) { PASSKEY } else { key_id };
+        let (document, _) = decision_bytes(asked, &about.payment_digest, named, decision.choice, &decision.reason)?;
+        if key.verify(key_id, &document, &decision.proof).is_ok() {
             return Ok(true);
         }
     }

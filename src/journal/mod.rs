@@ -35,6 +35,7 @@ pub mod ports;
 mod reach;
 mod reading;
 mod recorded;
+mod registry;
 mod replay;
 mod restore;
 mod retention;
@@ -60,12 +61,12 @@ pub use manual::{Attested, Verb};
 #[cfg(test)]
 pub(crate) use outbox::posting_for_test;
 pub use outbox::{Deliveries, PLACES, Posting};
-pub use person::KeyEnrolment;
 pub use reach::Reaching;
 pub use reading::{Approval, ApprovalForm, Page, Selector};
 pub use recorded::Recorded;
 #[cfg(test)]
 pub(crate) use recorded::for_test;
+pub use registry::{InvitationAnswer, Registry};
 pub use restore::{Comparing, RestoreReport};
 pub use rules::{EventRules, Rules, resend_window, settle_after};
 pub use work::Progress;

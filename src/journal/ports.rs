@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 pub use super::outbox::Posting;
 pub use super::recorded::Recorded;
 use crate::domain::{Money, SignerId, Timestamp};
-use crate::proof::Challenge;
+use crate::proof::{Challenge, Proof};
 
 /// Why the other side did not do what was asked, or why we can't tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,8 +172,8 @@ pub struct KeptDecision {
     pub decision_id: String,
     /// The canonical decision document.
     pub document: String,
-    /// The detached JWS over it.
-    pub jws: String,
+    /// What proves it.
+    pub proof: Proof,
 }
 
 /// What the signer service knows of a payment.

@@ -12,7 +12,7 @@ use axum::routing::{get, post, put};
 use sha2::{Digest as _, Sha256};
 
 use super::refused::Refused;
-use super::{Desk, asset, cancel, link, notify, presence, register, sign, status};
+use super::{Desk, asset, cancel, enrol, invitations, link, notify, presence, register, sign, status};
 
 /// The variable part of a path.
 pub(super) struct Segment(pub(super) String);
@@ -39,12 +39,16 @@ pub(super) fn router(desk: Arc<Desk>) -> Router {
         .route("/api/v1/payments/{id}/notify", post(notify::post))
         .route("/api/v1/payments/{id}/sign-link", get(link::get))
         .route("/api/v1/payments/{id}/status", get(status::get))
-        .route("/api/v1/payments/{id}/cancel", post(cancel::post));
+        .route("/api/v1/payments/{id}/cancel", post(cancel::post))
+        .route(invitations::PATH, post(invitations::post))
+        .route("/api/v1/invitations/{id}", get(invitations::get))
+        .route("/api/v1/signers/{signer_id}/passkeys/{key_id}", put(invitations::put));
     if desk.presence_switch {
         api = api.route("/api/v1/signers/{signer_id}/presence", put(presence::put));
     }
     api.route_layer(from_fn_with_state(Arc::clone(&desk), authorize))
         .route("/healthz", get(status::health))
+        .route("/enrol/{token}", post(enrol::post))
         .route("/sign/{token}", get(sign::get))
         .route("/sign/{token}/decisions", post(sign::post))
         .route(asset::CSS_PATH, get(asset::css))

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Desk;
 use super::refused::{Refused, Reply};
-use super::store::{Callback, KeptDecision, KeptPayment, Session};
+use super::store::{Callback, KeptDecision, KeptPasskey, KeptPayment, Session};
 use crate::domain::{Choice, DecisionId, KeyId, Reason, Timestamp};
-use crate::proof::{Challenge, DecisionDocument, ProofFault, PublicKey, claimed_key_id, verify_detached};
+use crate::proof::{Challenge, Claim, DecisionDocument, PASSKEY, Proof, ProofFault, SignerKey, claimed_key_id};
 
 /// A decision as it was sent.
 #[derive(Debug)]
@@ -30,7 +30,18 @@ pub(super) enum Submitted {
 #[serde(deny_unknown_fields)]
 pub(super) struct SignedDocument {
     document: String,
-    jws: String,
+    #[serde(default)]
+    jws: Option<String>,
+    #[serde(default)]
+    proof: Option<SentProof>,
+}
+
+/// A proof by the name of its form.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SentProof {
+    r#type: String,
+    value: String,
 }
 
 /// The form's fields.
@@ -72,7 +83,9 @@ struct Checked {
     signer_id: String,
     choice: Choice,
     document: String,
-    jws: String,
+    proof: Proof,
+    /// The key that a JWS names, or the passkey's credential.
+    signed_by: String,
     verified: bool,
     challenge_expires_at: String,
 }
@@ -93,7 +106,7 @@ pub(super) async fn take(desk: &Desk, token: &str, submitted: Submitted) -> Resu
         return Err(Refused::conflict("round_stale", "the payment was changed; ask for a fresh sign link"));
     }
     let challenges = session.challenges(&payment.id).await?;
-    let checked = check(desk, &payment, &challenges, submitted)?;
+    let checked = check(desk, &mut session, &payment, &challenges, submitted).await?;
 
     let mut earlier = session.decisions(&payment).await?;
     earlier.retain(|kept| kept.signer_id == checked.signer_id);
@@ -112,13 +125,17 @@ pub(super) async fn take(desk: &Desk, token: &str, submitted: Submitted) -> Resu
 /// *Errors*: `already_decided` when it contradicts a verified one; `too_many_decisions` past the bound.
 fn same_of<'a>(earlier: &'a [KeptDecision], checked: &Checked) -> Result<Option<&'a KeptDecision>, Refused> {
     let same = |kept: &&KeptDecision| {
-        kept.document == checked.document && (kept.jws == checked.jws || (kept.verified && checked.verified))
+        kept.document == checked.document
+            && (kept.proof == checked.proof.text()
+                || (kept.verified && checked.verified && kept.signed_by == checked.signed_by))
     };
     // One that was kept before the key was known is kept anew now that it can be verified.
     if let Some(kept) = earlier.iter().filter(|kept| kept.verified >= checked.verified).find(same) {
         return Ok(Some(kept));
     }
-    if earlier.iter().any(|kept| kept.verified) {
+    // The same words by another key of theirs are a second confirmation, which a rule may ask for.
+    let otherwise = |kept: &KeptDecision| kept.verified && (kept.document != checked.document || !checked.verified);
+    if earlier.iter().any(otherwise) {
         return Err(Refused::conflict("already_decided", "this signer has decided otherwise in this round"));
     }
     if !checked.verified && earlier.len() >= MOST_UNVERIFIED {
@@ -139,7 +156,9 @@ async fn keep(
         signer_id: checked.signer_id,
         decision: checked.choice.as_str().to_owned(),
         document: checked.document,
-        jws: checked.jws,
+        proof_type: checked.proof.form().to_owned(),
+        proof: checked.proof.text().to_owned(),
+        signed_by: checked.signed_by,
         verified: checked.verified,
         decided_at: now.micros(),
     };
@@ -184,9 +203,15 @@ fn check_time(payment: &KeptPayment, checked: &Checked, now: Timestamp) -> Resul
 }
 
 /// Checks who answers what, that it is exactly what was asked, and the signature where a key is known.
-fn check(desk: &Desk, payment: &KeptPayment, asked: &[Challenge], submitted: Submitted) -> Result<Checked, Refused> {
-    let (given, jws) = match submitted {
-        Submitted::Document(SignedDocument { document, jws }) => (parse(&document)?, jws),
+async fn check(
+    desk: &Desk,
+    session: &mut Session,
+    payment: &KeptPayment,
+    asked: &[Challenge],
+    submitted: Submitted,
+) -> Result<Checked, Refused> {
+    let (given, proof) = match submitted {
+        Submitted::Document(signed) => (parse(&signed.document)?, proof_of(signed)?),
         Submitted::Form(fields) => from_form(payment, asked, fields)?,
     };
     let challenge = find(asked, &given.signer_id)?;
@@ -216,31 +241,67 @@ fn check(desk: &Desk, payment: &KeptPayment, asked: &[Challenge], submitted: Sub
         tracing::error!(%error, "a decision document could not be written");
         Refused::internal()
     })?;
-    let key = desk.directory.key(&given.signer_id);
-    check_proof(key, &given.key_id, &document, &jws)?;
+    let claim = proof.claim().map_err(unproved)?;
+    let passkeys = session.passkeys(&given.signer_id).await?;
+    let verified = check_proof(desk, &passkeys, &expected, &document, &proof, &claim)?;
     Ok(Checked {
         signer_id: expected.signer_id,
         choice,
         document,
-        jws,
-        verified: key.is_some(),
+        proof,
+        signed_by: if claim.credential_id.is_empty() { claim.key_id } else { claim.credential_id },
+        verified,
         challenge_expires_at: expected.challenge_expires_at,
     })
 }
 
-/// Verifies the signature with `key`; without one, checks only that it is a detached JWS by `key_id`.
-fn check_proof(key: Option<&PublicKey>, key_id: &str, document: &str, jws: &str) -> Result<(), Refused> {
-    let why = match key {
-        Some(key) => verify_detached(key, key_id, document, jws).err(),
-        None => match claimed_key_id(jws) {
-            Ok(claimed) => (claimed != key_id).then_some(ProofFault::Header),
-            Err(fault) => Some(fault),
-        },
-    };
-    match why {
-        Some(fault) => Err(Refused::unacceptable("signature_invalid", fault.to_string())),
-        None => Ok(()),
+fn unproved(fault: ProofFault) -> Refused {
+    Refused::unacceptable("signature_invalid", fault.to_string())
+}
+
+/// The one proof that a program sent.
+fn proof_of(signed: SignedDocument) -> Result<Proof, Refused> {
+    match (signed.jws, signed.proof) {
+        (Some(jws), None) => Ok(Proof::Jws(jws)),
+        (None, Some(SentProof { r#type, value })) => {
+            Proof::of(&r#type, value).ok_or_else(|| Refused::invalid("proof.type must be jws or webauthn"))
+        }
+        (Some(_), Some(_)) | (None, None) => Err(Refused::invalid("send one of jws and proof")),
     }
+}
+
+/// Verifies a proof with the signer's own key, and says whether one was known; a JWS without one is only read.
+///
+/// *Errors*: `signature_invalid`; `passkey_revoked` and `unknown_passkey`, for a passkey that does not count.
+fn check_proof(
+    desk: &Desk,
+    passkeys: &[KeptPasskey],
+    given: &DecisionDocument,
+    document: &str,
+    proof: &Proof,
+    claim: &Claim,
+) -> Result<bool, Refused> {
+    if claim.key_id != given.key_id {
+        return Err(unproved(ProofFault::Header));
+    }
+    if given.key_id != PASSKEY {
+        let Some(key) = desk.directory.key(&given.signer_id) else { return Ok(false) };
+        let verified = SignerKey::Jws(key.clone()).verify(&given.key_id, document, proof);
+        return verified.map(|_| true).map_err(unproved);
+    }
+    let passkey = passkeys.iter().find(|passkey| passkey.credential_id == claim.credential_id).ok_or_else(|| {
+        Refused::unacceptable(
+            "unknown_passkey",
+            "this passkey is none of this signer's, or no operator has pinned it yet",
+        )
+    })?;
+    if !passkey.is_active() {
+        return Err(Refused::unacceptable("passkey_revoked", "this passkey was revoked and no longer counts"));
+    }
+    SignerKey::parse(&passkey.alg, &passkey.public_key, &passkey.credential_id, Some(desk.party.clone()))
+        .and_then(|key| key.verify(&passkey.key_id, document, proof))
+        .map(|_| true)
+        .map_err(unproved)
 }
 
 fn parse(document: &str) -> Result<DecisionDocument, Refused> {
@@ -261,18 +322,17 @@ fn from_form(
     payment: &KeptPayment,
     asked: &[Challenge],
     fields: FormFields,
-) -> Result<(DecisionDocument, String), Refused> {
+) -> Result<(DecisionDocument, Proof), Refused> {
     let challenge = match asked {
         [only] if fields.signer_id.is_empty() => only,
         _ => find(asked, &fields.signer_id)?,
     };
     let jws = fields.jws.split_whitespace().collect::<String>();
-    let claimed =
-        claimed_key_id(&jws).map_err(|fault| Refused::unacceptable("signature_invalid", fault.to_string()))?;
+    let claimed = claimed_key_id(&jws).map_err(unproved)?;
     let key_id = if fields.key_id.is_empty() { claimed } else { fields.key_id };
     let choice = Choice::from_name(&fields.decision)
         .ok_or_else(|| Refused::unacceptable("decision_invalid", "decision must be approve or reject"))?;
     let document =
         DecisionDocument::answering(challenge, &payment.payment_digest, &key_id, choice, fields.reason.trim());
-    Ok((document, jws))
+    Ok((document, Proof::Jws(jws)))
 }

@@ -12,7 +12,7 @@ use super::settings::SignerFault;
 use super::store::{KeptPayment, Session, StoreFault};
 use crate::config::base_url;
 use crate::domain::Timestamp;
-use crate::proof::b64url;
+use crate::proof::{RelyingParty, b64url};
 
 /// Where people reach the service.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(super) struct Address {
     path: String,
     /// Its origin, as a browser names it.
     origin: String,
+    /// Its host.
+    host: String,
 }
 
 impl Address {
@@ -33,12 +35,23 @@ impl Address {
             base: url.as_str().trim_end_matches('/').to_owned(),
             path: url.path().trim_end_matches('/').to_owned(),
             origin: url.origin().ascii_serialization(),
+            host: url.host_str().unwrap_or_default().to_owned(),
         })
     }
 
     /// The page of a link, in full.
     pub(super) fn page(&self, token: &str) -> String {
         format!("{}/sign/{token}", self.base)
+    }
+
+    /// The page of an invitation, in full.
+    pub(super) fn enrolment(&self, token: &str) -> String {
+        format!("{}/enrol/{token}", self.base)
+    }
+
+    /// Whom passkeys are made for: this host, at this origin.
+    pub(super) fn party(&self) -> RelyingParty {
+        RelyingParty { id: self.host.clone(), origins: [self.origin.clone()].into() }
     }
 
     /// `path` as a page of the service refers to it.

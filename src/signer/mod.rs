@@ -15,6 +15,8 @@ mod callback;
 mod cancel;
 mod decision;
 mod directory;
+mod enrol;
+mod invitations;
 mod keyed;
 mod link;
 mod notify;
@@ -48,6 +50,8 @@ struct Desk {
     store: store::Store,
     directory: directory::Directory,
     address: link::Address,
+    /// Whom passkeys are made for.
+    party: crate::proof::RelyingParty,
     link_ttl: std::time::Duration,
     presence_switch: bool,
     api_key_sha256: [u8; 32],
@@ -94,6 +98,7 @@ impl SignerService {
         let webhook = settings.webhook()?;
         settings.check_api_key()?;
         let address = link::Address::parse(&settings.public_url)?;
+        let party = address.party();
         let directory = directory::Directory::parse(&settings.directory)?;
         let client = callback::client()?;
         let store = store::Store::open(&settings.database).await.map_err(SignerFault::database)?;
@@ -102,6 +107,7 @@ impl SignerService {
             store,
             directory,
             address,
+            party,
             link_ttl: settings.link_ttl,
             presence_switch: settings.presence_switch,
             api_key_sha256: Sha256::digest(settings.api_key_bytes()).into(),

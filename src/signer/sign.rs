@@ -153,7 +153,7 @@ fn page_path(desk: &Desk, token: &str) -> String {
 /// A page with `Referrer-Policy: no-referrer` makes browsers send `Origin: null` with its own forms
 /// (Fetch, "append a request Origin header"), so `null` passes unless `Sec-Fetch-Site` tells of
 /// another site. What guards a decision is its signature; this only keeps mistakes out.
-fn check_origin(desk: &Desk, headers: &HeaderMap) -> Result<(), Refused> {
+pub(super) fn check_origin(desk: &Desk, headers: &HeaderMap) -> Result<(), Refused> {
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     let own = headers.get_all(header::ORIGIN).iter().all(|origin| match origin.to_str() {
         Ok("null") => site.is_none_or(|site| site == b"same-origin"),

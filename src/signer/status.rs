@@ -36,13 +36,13 @@ struct Decided<'a> {
 
 #[derive(Debug, Serialize)]
 struct Proof<'a> {
-    r#type: &'static str,
+    r#type: &'a str,
     value: &'a str,
 }
 
 impl<'a> From<&'a KeptDecision> for Decided<'a> {
     fn from(kept: &'a KeptDecision) -> Self {
-        let proof = Proof { r#type: "jws", value: &kept.jws };
+        let proof = Proof { r#type: &kept.proof_type, value: &kept.proof };
         Self { decision_id: &kept.decision_id, document: &kept.document, proof }
     }
 }

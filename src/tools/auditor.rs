@@ -56,14 +56,16 @@ fn bundle(evidence: &Evidence) -> Value {
             json!({
             "decision_id": decision.decision_id, "signer_id": decision.signer_id, "key_id": decision.key_id,
             "decision": decision.choice, "counted": decision.payment_version > 0, "document": decision.document, "digest": decision.digest,
-            "proof": {"type": "jws", "value": decision.jws}})
+            "confirmation": decision.confirmation,
+            "proof": {"type": decision.proof_type, "value": decision.proof}})
         })
         .collect();
     let keys: Vec<Value> = evidence
         .keys
         .iter()
         .map(|key| {
-            json!({"signer_id": key.signer_id, "key_id": key.key_id, "alg": "Ed25519", "public_key": key.public_key,
+            json!({"signer_id": key.signer_id, "key_id": key.key_id, "alg": key.alg, "public_key": key.public_key,
+            "credential_id": key.credential_id, "rp_id": key.rp_id, "origins": key.origins,
             "revoked_at": key.revoked_at.map(time)})
         })
         .collect();

@@ -7,6 +7,7 @@ use super::arguments::Arguments;
 use super::reply::Reply;
 use crate::domain::{Choice, Code, Principal, Reason, Refusal, Stage};
 use crate::journal::{Approval, Journal, Verdict};
+use crate::proof::Proof;
 
 pub(super) async fn list_approvals(
     journal: &Journal,
@@ -94,7 +95,8 @@ pub(super) async fn confirm_signing(
     let selector = arguments.selector()?;
     let jws = arguments.signature()?;
     arguments.done()?;
-    let verdict = journal.decide_as(who, &selector, Choice::Approve, Reason::default(), jws).await?;
+    let proof = Proof::Jws(jws);
+    let verdict = journal.decide_as(who, &selector, Choice::Approve, Reason::default(), proof).await?;
     Ok(decided(&verdict))
 }
 
@@ -107,7 +109,7 @@ pub(super) async fn reject_signing(
     let jws = arguments.signature()?;
     let reason = Reason::parse("reason", &arguments.required_text("reason")?)?;
     arguments.done()?;
-    let verdict = journal.decide_as(who, &selector, Choice::Reject, reason, jws).await?;
+    let verdict = journal.decide_as(who, &selector, Choice::Reject, reason, Proof::Jws(jws)).await?;
     Ok(decided(&verdict))
 }
 

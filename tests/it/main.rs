@@ -57,6 +57,7 @@ mod hold_races;
 mod ingress;
 mod judge_teeth;
 mod model;
+mod passkeys;
 mod proof;
 mod property;
 mod restore;

@@ -9,8 +9,8 @@ use super::keys::{Keys, since};
 use super::sent::{outcome, sent};
 use super::{AuditReport, Break, BreakKind, LOOKS, Progress};
 use crate::domain::Payment;
-use crate::proof::{AuditFacts, DecisionDocument, PublicKey, decision_digest, from_b64url, payment_digest, sha256_hex};
-use crate::store::{AttestedPayment, RoundDecision, SentBody, Session, StoreFault, StoredDecision};
+use crate::proof::{AuditFacts, DecisionDocument, decision_digest, payment_digest, sha256_hex};
+use crate::store::{AttestedPayment, PinnedKey, RoundDecision, SentBody, Session, StoreFault, StoredDecision};
 
 /// Payments read at once.
 const PAGE: i64 = 200;
@@ -21,7 +21,7 @@ pub(super) struct Known<'a> {
     /// As the chain tells of them.
     pub(super) keys: Keys,
     /// The public keys that are stored, by `signer key_id`.
-    pinned: BTreeMap<String, String>,
+    pinned: BTreeMap<String, PinnedKey>,
 }
 
 /// A payment as it is stored, with its history as the chain tells it.
@@ -71,7 +71,7 @@ fn broken(
 pub(super) async fn check(
     session: &mut Session,
     keys: Keys,
-    pinned: BTreeMap<String, String>,
+    pinned: BTreeMap<String, PinnedKey>,
     report: &mut AuditReport,
     progress: &mut Progress<'_>,
 ) -> Result<(), StoreFault> {
@@ -260,10 +260,6 @@ fn misquoted(decision: &StoredDecision) -> Option<&'static str> {
 }
 
 /// The pinned key of that name.
-pub(super) fn pinned_key(case: &Case<'_>, name: &str) -> Option<PublicKey> {
-    case.known
-        .pinned
-        .get(name)
-        .filter(|key| from_b64url(key).is_some())
-        .and_then(|key| PublicKey::from_b64url(key).ok())
+pub(super) fn pinned_key<'a>(case: &Case<'a>, name: &str) -> Option<&'a PinnedKey> {
+    case.known.pinned.get(name)
 }

@@ -16,8 +16,12 @@ pub(in crate::signer) struct KeptDecision {
     pub(in crate::signer) decision: String,
     /// The canonical decision document.
     pub(in crate::signer) document: String,
-    /// The detached JWS over it.
-    pub(in crate::signer) jws: String,
+    /// The form of its proof.
+    pub(in crate::signer) proof_type: String,
+    /// The proof over it.
+    pub(in crate::signer) proof: String,
+    /// The key that a JWS names, or the passkey's credential.
+    pub(in crate::signer) signed_by: String,
     /// Whether the directory's key verified it.
     pub(in crate::signer) verified: bool,
     /// When it was kept, in Unix microseconds.
@@ -35,7 +39,7 @@ impl Session {
     /// The decisions of the payment's current round, oldest first.
     pub(in crate::signer) async fn decisions(&mut self, payment: &KeptPayment) -> Stored<Vec<KeptDecision>> {
         Ok(sqlx::query_as(
-            "SELECT decision_id, signer_id, decision, document, jws, verified, decided_at FROM decisions \
+            "SELECT decision_id, signer_id, decision, document, proof_type, proof, signed_by, verified, decided_at FROM decisions \
              WHERE payment_id = ?1 AND round = ?2 ORDER BY verified DESC, decided_at, decision_id",
         )
         .bind(&payment.id)
@@ -44,11 +48,11 @@ impl Session {
         .await?)
     }
 
-    /// Keeps a decision; a second verified one by the same signer in the round is an error of the database.
+    /// Keeps a decision; a second verified one by the same key in the round is an error of the database.
     pub(in crate::signer) async fn add_decision(&mut self, payment: &KeptPayment, kept: &KeptDecision) -> Stored<()> {
         sqlx::query(
-            "INSERT INTO decisions (decision_id, payment_id, round, signer_id, decision, document, jws, verified, \
-             decided_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            "INSERT INTO decisions (decision_id, payment_id, round, signer_id, decision, document, proof_type, \
+             proof, signed_by, verified, decided_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         )
         .bind(&kept.decision_id)
         .bind(&payment.id)
@@ -56,7 +60,9 @@ impl Session {
         .bind(&kept.signer_id)
         .bind(&kept.decision)
         .bind(&kept.document)
-        .bind(&kept.jws)
+        .bind(&kept.proof_type)
+        .bind(&kept.proof)
+        .bind(&kept.signed_by)
         .bind(i64::from(kept.verified))
         .bind(kept.decided_at)
         .execute(self.db())

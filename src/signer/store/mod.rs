@@ -9,6 +9,7 @@ mod keys;
 mod links;
 mod notifications;
 mod outbox;
+mod passkeys;
 mod payments;
 mod presence;
 
@@ -22,6 +23,7 @@ pub(in crate::signer) use decisions::KeptDecision;
 pub(in crate::signer) use keys::KeyedRequest;
 pub(in crate::signer) use notifications::KeptNotification;
 pub(in crate::signer) use outbox::Callback;
+pub(in crate::signer) use passkeys::{InvitationAnswer, KeptInvitation, KeptPasskey};
 pub(in crate::signer) use payments::KeptPayment;
 
 /// The database could not do what was asked. Its text is for the log, never for an answer.

@@ -245,16 +245,16 @@ pub(super) fn with_approvals(story: &Story) -> Vec<Way> {
         way(
             "a decision nobody gave",
             format!(
-                "INSERT INTO decisions (decision_id, payment_id, round, signer_id, key_id, choice, reason, document, digest, \
-                 jws, via, decided_at, payment_version) SELECT 'dec_x', payment_id, round, 'finance-3', key_id, choice, \
-                 reason, document, digest, jws, via, decided_at, payment_version FROM decisions WHERE {theirs}"
+                "INSERT INTO decisions (decision_id, payment_id, round, signer_id, confirmation, key_id, choice, reason, document, \
+                 digest, proof_type, proof, via, decided_at, payment_version) SELECT 'dec_x', payment_id, round, 'finance-3', 1, \
+                 key_id, choice, reason, document, digest, proof_type, proof, via, decided_at, payment_version FROM decisions WHERE {theirs}"
             ),
             [(K::DecisionUnaudited, 0, paid), (K::DecisionInvalid, approved, paid)],
         ),
         way(
             "someone else's signature",
             format!(
-                "UPDATE decisions SET jws = (SELECT d.jws FROM decisions d WHERE d.signer_id = 'finance-2') WHERE {theirs}"
+                "UPDATE decisions SET proof = (SELECT d.proof FROM decisions d WHERE d.signer_id = 'finance-2') WHERE {theirs}"
             ),
             void,
         ),
@@ -262,7 +262,7 @@ pub(super) fn with_approvals(story: &Story) -> Vec<Way> {
             "a signature over another payment",
             format!(
                 "UPDATE decisions SET document = (SELECT d.document FROM decisions d WHERE d.payment_id = '{rejected}'), \
-                 jws = (SELECT d.jws FROM decisions d WHERE d.payment_id = '{rejected}') WHERE {theirs}"
+                 proof = (SELECT d.proof FROM decisions d WHERE d.payment_id = '{rejected}') WHERE {theirs}"
             ),
             void,
         ),

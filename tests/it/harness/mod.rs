@@ -9,6 +9,7 @@ pub(crate) mod idle;
 pub(crate) mod json_schema;
 pub(crate) mod judge;
 pub(crate) mod meddler;
+pub(crate) mod passkey;
 pub(crate) mod payments;
 pub(crate) mod peer;
 pub(crate) mod people;

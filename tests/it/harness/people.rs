@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use countersign::journal::KeyEnrolment;
-use countersign::proof::{SigningKey, key_id_of};
+use countersign::domain::{KeyId, Refusal};
+use countersign::journal::Registry;
+use countersign::proof::{PublicKey, SignerKey, SigningKey, key_id_of};
 use countersign::signer::DirectoryEntry;
+use countersign::store::Store;
 
 use super::database::TestDatabase;
 
@@ -19,13 +21,33 @@ pub(super) fn listed(person: &str, key: Option<&SigningKey>) -> DirectoryEntry {
 }
 
 /// The enrolment of a person's key.
-pub(crate) fn enrolment(person: &str, key: &SigningKey) -> KeyEnrolment {
-    KeyEnrolment {
+pub(crate) fn enrolment(person: &str, key: &SigningKey) -> Enrolment {
+    Enrolment { registry: registry(person), key_id: key_id_of(&key.public()).parse().unwrap() }
+}
+
+/// What `ops-1` may do with a person's keys.
+pub(crate) fn registry(person: &str) -> Registry {
+    Registry {
         tenant: "default".parse().unwrap(),
         signer: person.parse().unwrap(),
-        key_id: key_id_of(&key.public()).parse().unwrap(),
         by: "ops-1".to_owned(),
         node: "test".to_owned(),
+    }
+}
+
+/// A person's key of a name.
+pub(crate) struct Enrolment {
+    registry: Registry,
+    key_id: KeyId,
+}
+
+impl Enrolment {
+    pub(crate) async fn pin(self, store: &Store, key: &PublicKey) -> Result<bool, Refusal> {
+        self.registry.pin(store, &self.key_id, &SignerKey::Jws(key.clone())).await
+    }
+
+    pub(crate) async fn revoke(self, store: &Store) -> Result<(), Refusal> {
+        self.registry.revoke(store, &self.key_id).await.map(drop)
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use countersign::domain::{Choice, Payment, SignerId, Standing, Timestamp, Vote, evaluate, is_requester};
 use countersign::proof::{
-    DecisionDocument, PaymentDocument, PublicKey, decision_digest, payment_digest, sha256_hex, verify_detached,
+    DecisionDocument, PASSKEY, PaymentDocument, Proof, RelyingParty, SignerKey, decision_digest, payment_digest,
+    sha256_hex,
 };
 
 use super::books::Row;
@@ -88,15 +89,20 @@ fn genuine(books: &Books, payment: &Payment, decision: &Row) -> Result<(), Strin
     let text = decision.text("document");
     let document = DecisionDocument::parse(text).ok_or(format!("{signer} signed no decision document"))?;
     let key = pinned(books, payment, decision).ok_or(format!("{signer} has no such pinned key"))?;
-    let public = PublicKey::from_b64url(key.text("public_key")).map_err(|fault| fault.to_string())?;
-    verify_detached(&public, decision.text("key_id"), text, decision.text("jws"))
+    let proof =
+        Proof::of(decision.text("proof_type"), decision.text("proof").to_owned()).ok_or("no form of a proof")?;
+    let origins = key.text("origins").split_whitespace().map(str::to_owned).collect();
+    let party = (!key.text("rp_id").is_empty()).then(|| RelyingParty { id: key.text("rp_id").to_owned(), origins });
+    let named = if party.is_some() { PASSKEY } else { decision.text("key_id") };
+    SignerKey::parse(key.text("alg"), key.text("public_key"), key.text("credential_id"), party)
+        .and_then(|public| public.verify(decision.text("key_id"), text, &proof))
         .map_err(|fault| format!("the signature of {signer}: {fault}"))?;
     let challenge = books.challenges.iter().find(|challenge| {
         ["payment_id", "round", "signer_id"].iter().all(|column| challenge.text(column) == decision.text(column))
     });
     let nonce = challenge.map(|challenge| challenge.text("nonce")).ok_or(format!("{signer} was not asked"))?;
     let says = [&document.signer_id, &document.decision, &document.key_id, &document.nonce];
-    let kept = [signer, decision.text("choice"), decision.text("key_id"), nonce];
+    let kept = [signer, decision.text("choice"), named, nonce];
     if says != kept {
         return Err(format!("{signer} signed {says:?}, kept is {kept:?}"));
     }

@@ -1,0 +1,51 @@
+-- Passkeys: whose count, who was asked to make one, and the proofs that they give.
+
+-- One verified decision a signer and key: a rule may ask the same person for a second word, by a second passkey.
+CREATE TABLE decisions_kept AS SELECT * FROM decisions;
+DROP TABLE decisions;
+CREATE TABLE decisions (
+    decision_id TEXT    NOT NULL PRIMARY KEY CHECK (decision_id <> ''),
+    payment_id  TEXT    NOT NULL REFERENCES payments (id),
+    round       INTEGER NOT NULL,
+    signer_id   TEXT    NOT NULL,
+    decision    TEXT    NOT NULL CHECK (decision IN ('approve', 'reject')),
+    document    TEXT    NOT NULL,
+    proof_type  TEXT    NOT NULL CHECK (proof_type IN ('jws', 'webauthn')),
+    proof       TEXT    NOT NULL CHECK (proof <> ''),
+    signed_by   TEXT    NOT NULL,
+    verified    INTEGER NOT NULL CHECK (verified IN (0, 1)),
+    decided_at  INTEGER NOT NULL,
+    UNIQUE (payment_id, round, signer_id, document, proof, verified)
+) STRICT;
+INSERT INTO decisions SELECT decision_id, payment_id, round, signer_id, decision, document, 'jws', jws, '', verified,
+    decided_at FROM decisions_kept;
+DROP TABLE decisions_kept;
+-- signed_by is the key that a JWS names, or a passkey's credential.
+CREATE UNIQUE INDEX decisions_verified ON decisions (payment_id, round, signer_id, signed_by) WHERE verified = 1;
+
+-- The passkeys that the gateway has pinned, as it told: what pages offer. The gateway goes by its own registry.
+CREATE TABLE passkeys (
+    signer_id     TEXT    NOT NULL CHECK (signer_id <> ''),
+    key_id        TEXT    NOT NULL CHECK (key_id <> ''),
+    credential_id TEXT    NOT NULL UNIQUE CHECK (credential_id <> ''),
+    alg           TEXT    NOT NULL,
+    public_key    TEXT    NOT NULL,
+    label         TEXT    NOT NULL,
+    state         TEXT    NOT NULL CHECK (state IN ('active', 'revoked')),
+    changed_at    INTEGER NOT NULL,
+    PRIMARY KEY (signer_id, key_id)
+) STRICT;
+
+-- Invitations to make one; the link's token itself is not kept. One answer each.
+CREATE TABLE invitations (
+    invitation_id      TEXT    NOT NULL PRIMARY KEY CHECK (invitation_id <> ''),
+    signer_id          TEXT    NOT NULL CHECK (signer_id <> ''),
+    document           TEXT    NOT NULL CHECK (document <> ''),
+    token_sha256       TEXT    NOT NULL UNIQUE CHECK (length(token_sha256) = 64),
+    expires_at         INTEGER NOT NULL,
+    label              TEXT    NOT NULL DEFAULT '',
+    client_data_json   TEXT    NOT NULL DEFAULT '',
+    attestation_object TEXT    NOT NULL DEFAULT '',
+    code               TEXT    NOT NULL DEFAULT '',
+    answered_at        INTEGER
+) STRICT;

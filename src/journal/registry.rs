@@ -1,0 +1,210 @@
+//! Whose keys count: pinned on an operator's word, revoked on one, each audited.
+
+use std::time::Duration;
+
+use crate::ambient::Entropy;
+use crate::domain::{KeyId, Refusal, SignerId, TenantId};
+use crate::proof::{
+    EnrolmentDocument, JWS_ALG, NewPasskey, PASSKEY, Registration, RelyingParty, SignerKey, b64url, enrolment_digest,
+    read_registration,
+};
+use crate::store::{AuditNote, PinnedKey, Store, StoredInvitation, Tx};
+
+/// Whose registry is meant, and on whose word it changes.
+#[derive(Debug, Clone)]
+pub struct Registry {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The person.
+    pub signer: SignerId,
+    /// Who vouches for it.
+    pub by: String,
+    /// The process that writes.
+    pub node: String,
+}
+
+/// The answer to an invitation, as the signer service keeps it, and what the operator was told by its owner.
+#[derive(Debug, Clone)]
+pub struct InvitationAnswer<'a> {
+    /// The invitation.
+    pub invitation_id: &'a str,
+    /// What the browser answered.
+    pub registration: &'a Registration,
+    /// What its owner calls it.
+    pub label: &'a str,
+    /// The passkey's code, which its owner reads to the operator.
+    pub code: &'a str,
+}
+
+impl Registry {
+    /// Pins the public key of a detached JWS.
+    ///
+    /// *Errors*: `INVALID_ARGUMENT` when the name is taken by another key, or the key by another person.
+    /// Pinning the same key again changes nothing.
+    pub async fn pin(self, store: &Store, key_id: &KeyId, key: &SignerKey) -> Result<bool, Refusal> {
+        if key_id.as_str() == PASSKEY {
+            return Err(Refusal::invalid("key_id", "is what passkeys are called in a decision; choose another name"));
+        }
+        let mut tx = store.begin().await?;
+        let pinned = PinnedKey {
+            signer_id: self.signer.to_string(),
+            key_id: key_id.to_string(),
+            alg: JWS_ALG.to_owned(),
+            public_key: key.public_key(),
+            enrolled_by: self.by.clone(),
+            enrolled_at: tx.now().micros(),
+            ..PinnedKey::default()
+        };
+        if !self.insert(&mut tx, &pinned).await? {
+            return Ok(false);
+        }
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Revokes the key: it counts no more, not even for a payment that is signed and not yet started.
+    ///
+    /// *Errors*: `INVALID_ARGUMENT` when there is no such active key.
+    pub async fn revoke(self, store: &Store, key_id: &KeyId) -> Result<PinnedKey, Refusal> {
+        let mut tx = store.begin().await?;
+        let at = tx.now();
+        let unknown = || Refusal::invalid("key_id", "is not an active key of this signer's");
+        let known = tx.pinned_keys(self.tenant.as_str(), self.signer.as_str()).await?;
+        let key = known.into_iter().find(|key| key.key_id == key_id.as_str()).ok_or_else(unknown)?;
+        if !tx.revoke_key(self.tenant.as_str(), self.signer.as_str(), key_id.as_str(), at).await? {
+            return Err(unknown());
+        }
+        tx.audit(self.note("signer_key.revoked", key_id.as_str(), String::new()));
+        tx.commit().await?;
+        Ok(key)
+    }
+
+    /// Invites the person to make a passkey that counts for `audience`.
+    pub async fn invite(
+        &self,
+        store: &Store,
+        audience: &str,
+        lasts: Duration,
+        entropy: &dyn Entropy,
+    ) -> Result<EnrolmentDocument, Refusal> {
+        let mut tx = store.begin().await?;
+        let mut nonce = [0; 32];
+        entropy.fill(&mut nonce);
+        let expires_at = tx.now().plus(lasts).to_millis();
+        let document = EnrolmentDocument {
+            typ: EnrolmentDocument::TYPE.to_owned(),
+            aud: audience.to_owned(),
+            tenant: self.tenant.to_string(),
+            signer_id: self.signer.to_string(),
+            invitation_id: format!("inv_{}", b64url(entropy.u128().to_be_bytes())),
+            nonce: b64url(nonce),
+            expires_at: expires_at.rfc3339(),
+        };
+        let stored = StoredInvitation {
+            invitation_id: document.invitation_id.clone(),
+            signer_id: document.signer_id.clone(),
+            document: canonical(&document)?,
+            created_by: self.by.clone(),
+            created_at: tx.now().micros(),
+            expires_at: expires_at.micros(),
+            used_at: None,
+        };
+        tx.insert_invitation(self.tenant.as_str(), &stored).await?;
+        tx.audit(self.note("signer_key.invited", &stored.invitation_id, stored.document));
+        tx.commit().await?;
+        Ok(document)
+    }
+
+    /// Pins the passkey that answers an invitation, once its code was compared with its owner.
+    ///
+    /// The answer proves by itself that it was made for this invitation; that it was made by this person, the code
+    /// does. So a signer service that swaps it is found out.
+    ///
+    /// *Errors*: `INVALID_ARGUMENT` for an invitation that is unknown, used or expired, an answer that is none, and
+    /// another code.
+    pub async fn pin_passkey(
+        &self,
+        store: &Store,
+        party: &RelyingParty,
+        answer: &InvitationAnswer<'_>,
+    ) -> Result<PinnedKey, Refusal> {
+        let mut tx = store.begin().await?;
+        let invitation = tx
+            .invitation(self.tenant.as_str(), answer.invitation_id)
+            .await?
+            .filter(|invitation| invitation.signer_id == self.signer.as_str())
+            .ok_or_else(|| Refusal::invalid("invitation", "there is no such invitation of this signer's"))?;
+        let NewPasskey { credential_id, key, counter, .. } =
+            read_registration(party, &enrolment_digest(&invitation.document), answer.registration)
+                .map_err(|fault| Refusal::invalid("invitation", format!("its answer can't be used: {fault}")))?;
+        if key.code() != answer.code.trim().to_ascii_uppercase() {
+            return Err(Refusal::invalid(
+                "code",
+                "is not the code of the passkey that was made; if its owner reads this very code from the page, \
+                 somebody has exchanged the passkey: pin nothing, and look at the signer service",
+            ));
+        }
+        if !tx.use_invitation(self.tenant.as_str(), answer.invitation_id).await? {
+            // Pinned before; asked again, the signer service may be told again.
+            let known = tx.pinned_keys(self.tenant.as_str(), self.signer.as_str()).await?;
+            let same = |known: &PinnedKey| known.credential_id == credential_id && known.revoked_at.is_none();
+            if let Some(pinned) = known.into_iter().find(same) {
+                return Ok(pinned);
+            }
+            return Err(Refusal::invalid("invitation", "was used or has expired; invite anew"));
+        }
+        let pinned = PinnedKey {
+            signer_id: self.signer.to_string(),
+            key_id: key.key_id(),
+            alg: key.alg().as_str().to_owned(),
+            public_key: key.to_b64url(),
+            credential_id,
+            rp_id: party.id.clone(),
+            origins: party.origins.iter().cloned().collect::<Vec<_>>().join(" "),
+            label: answer.label.to_owned(),
+            counter: counter.into(),
+            enrolled_by: self.by.clone(),
+            enrolled_at: tx.now().micros(),
+            ..PinnedKey::default()
+        };
+        self.insert(&mut tx, &pinned).await?;
+        tx.commit().await?;
+        Ok(pinned)
+    }
+
+    /// Inserts and audits; `false` for a key that this person has already.
+    async fn insert(&self, tx: &mut Tx, pinned: &PinnedKey) -> Result<bool, Refusal> {
+        let known = tx.pinned_keys(self.tenant.as_str(), self.signer.as_str()).await?;
+        let same = known.iter().find(|key| key.public_key == pinned.public_key);
+        match same {
+            Some(key) if key.revoked_at.is_some() => {
+                return Err(Refusal::invalid("key_id", "this key was revoked and never counts again; make a new one"));
+            }
+            Some(key) if key.key_id == pinned.key_id => return Ok(false),
+            Some(_) | None => {}
+        }
+        if !tx.pin_key(self.tenant.as_str(), pinned).await? {
+            return Err(Refusal::invalid("key_id", "is taken by another key, or the key belongs to another signer"));
+        }
+        tx.audit(self.note("signer_key.enrolled", &pinned.key_id, pinned.public_key.clone()));
+        Ok(true)
+    }
+
+    fn note(&self, event: &str, about: &str, details: String) -> AuditNote {
+        AuditNote {
+            tenant: self.tenant.to_string(),
+            node: self.node.clone(),
+            actor: format!("operator:{}", self.by),
+            event: event.to_owned(),
+            reason: format!("{} {about}", self.signer),
+            details,
+            ..AuditNote::default()
+        }
+    }
+}
+
+fn canonical(document: &EnrolmentDocument) -> Result<String, Refusal> {
+    document
+        .canonical()
+        .map_err(|_| Refusal::new(crate::domain::Code::Internal, "the invitation can't be put in canonical form"))
+}
