@@ -215,7 +215,7 @@ async fn reads_are_checked() {
     let server = Script::play([says(200, status)]).await;
     let told = signer(&server.url).status("s1").await.unwrap();
     assert_eq!((told.round, told.open, told.online), (1, true, vec![("f".to_owned(), true)]));
-    assert_eq!(told.decisions.iter().map(|kept| kept.jws.as_str()).collect::<Vec<_>>(), ["a..b"]);
+    assert_eq!(told.decisions.iter().map(|kept| kept.proof.text()).collect::<Vec<_>>(), ["a..b"]);
     assert_eq!(signer(&server.url).status("s2").await.unwrap_err().cause, Cause::Mismatch);
     assert_eq!(signer(&server.url).status("a/b").await.unwrap_err().cause, Cause::NotFound);
 

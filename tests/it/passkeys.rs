@@ -90,13 +90,12 @@ async fn decide(app: &App, order: &str, document: &str, assertion: &str) -> (u16
 
 /// Has the signer service keep a decision that it never checked: it is in someone else's hands.
 async fn smuggle(app: &App, order: &str, person: &str, document: &str, assertion: &str, at: i64) -> Answer {
-    let file = format!("sqlite://{}", app.folder.join("signer.db").display());
     let payment = app.payment(order).await.terms.payment_id.to_string();
     let sql = format!(
         "INSERT INTO decisions SELECT 'dec_{payment}_{at}', id, round, '{person}', 'approve', '{document}', 'webauthn', \
          '{assertion}', 'smuggled-{at}', 1, {at} FROM payments WHERE reference = '{payment}'"
     );
-    crate::harness::database::Raw::file(&file).await.execute(&sql).await.unwrap();
+    app.signer_db().await.execute(&sql).await.unwrap();
     app.call(&app.agent(), "check_sign_status", json!({"order_id": order})).await
 }
 

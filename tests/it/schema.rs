@@ -5,7 +5,7 @@ use crate::store::sample::{insert, payment};
 use crate::tidy::{files, read};
 
 /// The columns that may be NULL, all read as `Option`: the SQLite driver reads NULL into a number as 0.
-const NULLABLE: [&str; 26] = [
+const NULLABLE: [&str; 27] = [
     "archived_effects.settled_at",
     "archived_payments.cancel_requested_at",
     "archived_payments.check_at",

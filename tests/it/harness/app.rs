@@ -500,10 +500,14 @@ impl App {
         self.ledger(payment_id).await["requests"].as_u64().unwrap()
     }
 
+    /// The signer service's own database, as whoever has taken the service over has it.
+    pub(crate) async fn signer_db(&self) -> super::database::Raw {
+        super::database::Raw::file(&format!("sqlite://{}", self.folder.join("signer.db").display())).await
+    }
+
     /// Whom the signer service was told to reach for a payment, notification by notification.
     pub(crate) async fn asked(&self, payment_id: &str) -> Vec<Vec<String>> {
-        let file = format!("sqlite://{}", self.folder.join("signer.db").display());
-        let mut raw = super::database::Raw::file(&file).await;
+        let mut raw = self.signer_db().await;
         let sql = format!(
             "SELECT signers FROM notifications n JOIN payments p ON p.id = n.payment_id \
              WHERE p.reference = '{payment_id}' ORDER BY n.round, n.number"

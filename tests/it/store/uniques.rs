@@ -25,7 +25,7 @@ async fn a_restore_is_lifted_by_the_update_that_finds_nothing_left_to_compare() 
 }
 
 /// A row, and one that is the same in what must be unique and in nothing else.
-const DOUBLES: [(&str, &str, &str); 31] = [
+const DOUBLES: [(&str, &str, &str); 33] = [
     ("payments", "", "UPDATE payments SET payment_id = 'pay_same'"),
     ("payments", "", "UPDATE payments SET order_id = 'same'"),
     ("archived_payments", "", "UPDATE archived_payments SET payment_id = 'pay_same'"),
