@@ -111,6 +111,7 @@ async fn a_passkey_that_was_invited_made_and_pinned_approves_a_payment_that_is_p
         assert_eq!(decide(app, "order-1", &text, &assertion).await, (200, String::new()));
         let again = passkey.sign(&decision_digest(&text), Odd::default());
         assert_eq!(decide(app, "order-1", &text, &again).await, (200, String::new()));
+        assert_eq!(app.deliver_callbacks().await, 1);
         app.settle().await;
         assert_eq!(app.status("order-1").await.status(), "EXECUTED");
         let kept = format!("SELECT key_id || ' ' || proof_type || ' ' || via FROM decisions WHERE payment_id = '{id}'");
@@ -129,6 +130,7 @@ async fn a_passkey_says_no_as_well() {
         let text = document(app, "finance-1", "order-1", Choice::Reject).await;
         let assertion = passkey.sign(&decision_digest(&text), Odd::default());
         assert_eq!(decide(app, "order-1", &text, &assertion).await, (200, String::new()));
+        assert_eq!(app.deliver_callbacks().await, 1);
         app.settle().await;
         assert_eq!(app.status("order-1").await.status(), "REJECTED");
     })
