@@ -21,11 +21,13 @@ pub enum Attention {
     AttestationContradicted,
     /// The rail shows a transfer of a payment that was not signed here: made after the backup that this is.
     PaidAfterBackup,
+    /// It was signed before a restore and never sent, and is asked anew: what people said of it since is forgotten.
+    SignedBeforeRestore,
 }
 
 impl Attention {
     /// Every reason.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::IntegrityMismatch,
         Self::TerminalContradiction,
         Self::ResendWindowClosed,
@@ -35,6 +37,7 @@ impl Attention {
         Self::InvariantBroken,
         Self::AttestationContradicted,
         Self::PaidAfterBackup,
+        Self::SignedBeforeRestore,
     ];
 
     /// The stable spelling.
@@ -49,6 +52,7 @@ impl Attention {
             Self::InvariantBroken => "INVARIANT_BROKEN",
             Self::AttestationContradicted => "ATTESTATION_CONTRADICTED",
             Self::PaidAfterBackup => "PAID_AFTER_BACKUP",
+            Self::SignedBeforeRestore => "SIGNED_BEFORE_RESTORE",
         }
     }
 

@@ -39,4 +39,4 @@ pub use refusal::{Code, Entry, PaymentRef, Refusal};
 pub use text::{Account, Memo, PartyName, Reason};
 pub use time::Timestamp;
 pub use transition::{Applied, Asker, Effect, Event, Finding, Moment, Reach, SignerTrouble, Timing, apply};
-pub use wake::{ExecutionStep, execution_step, may_resend, may_send, next_wake, sends_again};
+pub use wake::{ExecutionStep, execution_step, may_resend, may_send, next_wake, sends_again, still_says};

@@ -78,10 +78,26 @@ pub fn may_resend(payment: &Payment, now: Timestamp, timing: &Timing) -> bool {
     visible && remembered && payment.execution.cancel_requested_at.is_none()
 }
 
-/// Whether a look-up's finding is answered by sending the same key again.
-pub fn sends_again(finding: &Finding, payment: &Payment, now: Timestamp, timing: &Timing) -> bool {
+/// What a look-up's finding says of `payment` as it stands now, that the rail was `asked` about as it stood then.
+///
+/// "Not found" speaks of what had been sent by then, and was asked before any attestation that came meanwhile.
+pub fn still_says(finding: Finding, asked: &Payment, payment: &Payment) -> Finding {
+    let attempt = |of: &Payment| (of.execution.group, of.execution.sends);
     match finding {
-        Finding::NotFound => may_resend(payment, now, timing),
+        Finding::NotFound if attempt(asked) != attempt(payment) => Finding::Inconclusive,
+        Finding::Found { .. }
+        | Finding::FoundRefused { .. }
+        | Finding::Differs
+        | Finding::NotFound
+        | Finding::Inconclusive => finding,
+    }
+}
+
+/// Whether a look-up's finding is answered by sending the same key again; the rail was asked at `asked_at` or later.
+pub fn sends_again(finding: &Finding, payment: &Payment, asked_at: Timestamp, now: Timestamp, timing: &Timing) -> bool {
+    match finding {
+        // An answer that took long shows no more than it did when it was asked for.
+        Finding::NotFound => may_resend(payment, asked_at, timing) && may_resend(payment, now, timing),
         Finding::Found { .. } | Finding::FoundRefused { .. } | Finding::Differs | Finding::Inconclusive => false,
     }
 }

@@ -1,10 +1,11 @@
 //! One attempt at a side effect: the two transactions around it.
 
+use super::history::contradicted;
 use super::ports::{Cause, Outcome, Trouble};
 use super::recorded::{Recorded, Started};
 use super::{Act, Journal, again, unless_restoring};
 use crate::crash::{self, Point};
-use crate::domain::{Code, EffectId, Event, Invariant, Payment, Refusal};
+use crate::domain::{Code, EffectId, Event, Payment, Refusal};
 use crate::store::{EffectKind, EffectState, Lease, NewEffect, Tx};
 use crate::telemetry::metrics::metrics;
 
@@ -55,9 +56,13 @@ impl Journal {
         events: Vec<Event>,
         intent: Intent,
     ) -> Result<(Payment, Recorded), Refusal> {
-        if intent.kind == EffectKind::RailExecute && tx.was_executed(payment.terms.payment_id.as_str()).await? {
-            // A hand in the database has opened it again.
-            return Err(self.suspect(payment, Invariant::Absorbing));
+        if intent.kind == EffectKind::RailExecute {
+            let terms = &payment.terms;
+            let audited = tx.audit_of(terms.tenant.as_str(), terms.payment_id.as_str()).await?;
+            if let Some(invariant) = contradicted(payment, &audited) {
+                // A hand in the database has changed the row.
+                return Err(self.suspect(payment, invariant));
+            }
         }
         let actor = self.worker_actor();
         let mut current = payment.clone();

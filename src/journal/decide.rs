@@ -1,6 +1,7 @@
 //! Taking a decision in: verified against our own keys, counted once per person, guarded in the update.
 
 use super::budget::judged_again;
+use super::create::document;
 use super::reading::{decision_bytes, signer_of};
 use super::{Act, Journal, Selector, again, unless_restoring};
 use crate::crash::{self, Point};
@@ -223,7 +224,7 @@ impl Journal {
             .ok_or_else(|| invalid("no active key of this signer's has that name; an operator enrols keys"))?;
         match key.verify(&pinned.key_id, &document, &decision.proof) {
             Ok(counter) => Ok(Verified { document, digest, key_id: pinned.key_id.clone(), counter }),
-            Err(_) if signs_earlier(tx, payment, decision, (&key, &pinned.key_id)).await? => {
+            Err(_) if signs_earlier(tx, payment, decision, (&key, &pinned.key_id), &self.rules.audience).await? => {
                 Err(about(not_this_round(Code::SigningRoundStale)))
             }
             Err(fault) => Err(invalid(&fault.to_string())),
@@ -345,12 +346,13 @@ async fn answers_earlier(tx: &mut Tx, payment: &Payment, given: &str) -> Result<
 
 /// Whether a signature is good for what its signer was asked in an earlier round.
 ///
-/// The digest of that round's payment is in the decisions it had: without any it would not have ended.
+/// The digest of that round's payment is in the decisions it had; without any, a restore has ended it under the same rule.
 async fn signs_earlier(
     tx: &mut Tx,
     payment: &Payment,
     decision: &Decision,
     (key, key_id): (&SignerKey, &str),
+    audience: &str,
 ) -> Result<bool, Refusal> {
     let id = payment.terms.payment_id.as_str();
     for round in (1..payment.round).rev().take(ROUNDS) {
@@ -358,9 +360,13 @@ async fn signs_earlier(
         let asked = challenges.iter().find(|challenge| challenge.signer_id == decision.signer.as_str());
         let counted = tx.decisions(id, round).await?;
         let about = counted.iter().find_map(|counted| DecisionDocument::parse(&counted.document));
-        let (Some(asked), Some(about)) = (asked, about) else { continue };
+        let Some(asked) = asked else { continue };
+        let about = match about {
+            Some(about) => about.payment_digest,
+            None => document(&payment.terms, round, audience)?.1,
+        };
         let named = if matches!(key, SignerKey::Passkey { .. }) { PASSKEY } else { key_id };
-        let (document, _) = decision_bytes(asked, &about.payment_digest, named, decision.choice, &decision.reason)?;
+        let (document, _) = decision_bytes(asked, &about, named, decision.choice, &decision.reason)?;
         if key.verify(key_id, &document, &decision.proof).is_ok() {
             return Ok(true);
         }

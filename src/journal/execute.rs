@@ -14,7 +14,7 @@ use super::{Act, Journal};
 use crate::crash::{self, Point};
 use crate::domain::{
     ApprovalPolicy, Code, Event, ExecutionStep, Finding, Invariant, Payment, Refusal, Terms, execution_step,
-    sends_again,
+    sends_again, still_says,
 };
 use crate::store::{EffectKind, EffectState, Lease, Tx};
 
@@ -148,8 +148,9 @@ impl Journal {
         let started = Started::now(&self.clock);
         let mut tx = self.store.begin().await?;
         let current = self.under_lease(&mut tx, lease).await?;
+        let finding = still_says(finding, &payment, &current);
         let event = Event::LookedUp(finding.clone());
-        if sends_again(&finding, &current, tx.now(), &self.rules.timing) {
+        if sends_again(&finding, &current, lease.claimed_at, tx.now(), &self.rules.timing) {
             let intent = self.intent(&current);
             let (payment, recorded) =
                 self.record(tx, started, &current, vec![event, Event::SendStarted], intent).await?;

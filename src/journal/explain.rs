@@ -97,6 +97,9 @@ impl Journal {
                     | Attention::RefusedWhileUnknown
                     | Attention::CancelWhileUnknown
                     | Attention::PaidAfterBackup => "an operator compares our records with the rail's",
+                    Attention::SignedBeforeRestore => {
+                        "an operator makes sure that it was neither called off, replaced nor paid by hand since the backup, before it is signed again (docs/restore.md)"
+                    }
                 },
             ));
         }

@@ -8,13 +8,12 @@
 use std::time::Duration;
 
 use super::attempt::Intent;
+use super::compared::{ATTENTION, WENT_BACK, events, is_certain, outcome};
 use super::execute::finding;
 use super::known::Then;
 use super::{Act, Journal, again};
 use crate::crash::{self, Point};
-use crate::domain::{
-    Attention, Code, EffectId, Event, Finding, Payment, Phase, Refusal, RestoreId, Stage, Status, Timestamp,
-};
+use crate::domain::{Code, EffectId, Event, Finding, Phase, Refusal, RestoreId, Stage, Timestamp};
 use crate::store::{AuditNote, EffectKind, EffectState, NewEffect, Restore, Surprise, Tally, Tx, Words};
 use crate::telemetry::metrics::metrics;
 
@@ -22,9 +21,6 @@ use crate::telemetry::metrics::metrics;
 const AT_ONCE: i64 = 16;
 /// Payments that a report names.
 const NAMED: i64 = 1_000;
-
-/// The outcome that a person must see to.
-const ATTENTION: &str = "attention";
 
 /// What one pass of comparing came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -96,6 +92,9 @@ impl Journal {
         // What another process sent in its last moment shows by then.
         let compare_at = tx.now().plus(self.rules.timing.lease).plus(self.rules.timing.read_lag);
         if !tx.open_new_restore(&id, cause, compare_at).await? {
+            if is_certain(cause) {
+                tx.restored_for_sure(cause).await?;
+            }
             return Ok(false);
         }
         self.note_restore(tx, "database.restored", cause).await?;
@@ -133,7 +132,7 @@ impl Journal {
             self.open_restore(&mut tx, "no_worker_for_long").await?;
         }
         if here.went_back {
-            self.open_restore(&mut tx, "went_back").await?;
+            self.open_restore(&mut tx, WENT_BACK).await?;
         }
         let words = tx.leave_word().await?;
         tx.commit().await?;
@@ -157,7 +156,7 @@ impl Journal {
             tx.commit().await?;
             return Ok(None);
         }
-        self.open_restore(&mut tx, "went_back").await?;
+        self.open_restore(&mut tx, WENT_BACK).await?;
         tx.commit().await?;
         // Once is enough, and only now that it is stored.
         self.known.forget(&then, here.words.count);
@@ -257,7 +256,7 @@ impl Journal {
         let mut current = before.clone();
         let mut steps = Vec::new();
         let actor = self.worker_actor();
-        for (word, event) in events(&before, &finding) {
+        for (word, event) in events(&before, &finding, self.forgotten(restore, &before)?) {
             let mut act = Act::new(&actor, word).because(format!("after a restore: {words}"));
             if event == Event::IntentRecovered {
                 let effect = NewEffect {
@@ -272,14 +271,22 @@ impl Journal {
                 };
                 act = act.with(tx.intend(&effect).await?.body);
             }
+            if let Event::AskedAnew { document, .. } = &event {
+                act = act.with(document.clone());
+            }
             let applied = self.change(&mut tx, &current, event, act).await?;
             current = applied.payment.clone();
             steps.push(applied);
         }
+        if current.round > before.round {
+            self.insert_challenges(&mut tx, &current).await?;
+        }
         let state = match (&finding, before.status.stage()) {
             (Finding::Found { .. }, Stage::Signed) => Some(EffectState::Done),
             (Finding::FoundRefused { .. }, Stage::Signed) => Some(EffectState::Refused),
-            (_, Stage::Signed) if !steps.is_empty() => Some(EffectState::Unknown),
+            (_, Stage::Signed) if !steps.is_empty() && current.execution.phase != Phase::None => {
+                Some(EffectState::Unknown)
+            }
             _ => None,
         };
         if let Some(state) = state {
@@ -309,42 +316,5 @@ impl Journal {
     /// How often a worker says that it is there.
     pub const fn word_every(&self) -> Duration {
         Duration::from_secs(5)
-    }
-}
-
-/// What the rail's answer means for a payment as it stands, each step with its name in the audit.
-fn events(payment: &Payment, finding: &Finding) -> Vec<(&'static str, Event)> {
-    const LOOKED: &str = "rail.execute.looked_up";
-    let looked_up = (LOOKED, Event::LookedUp(finding.clone()));
-    let free = payment.held_at.is_none();
-    match payment.status.stage() {
-        Stage::Signed if free => match payment.execution.phase {
-            // What was never begun here and the rail does not know goes on as it was.
-            Phase::None if *finding == Finding::NotFound => Vec::new(),
-            Phase::None => vec![("rail.execute.intended", Event::IntentRecovered), looked_up],
-            // An attempt after the backup may have left after all.
-            Phase::Intended | Phase::Unknown if payment.nothing_sent() => {
-                vec![("rail.execute.intended", Event::IntentRecovered), looked_up]
-            }
-            Phase::Intended | Phase::Unknown | Phase::Confirmed | Phase::Refused => vec![looked_up],
-        },
-        Stage::Open | Stage::Signed => match finding {
-            Finding::Found { .. } | Finding::Differs => vec![("rail.compared", Event::PaidUnseen)],
-            Finding::FoundRefused { .. } | Finding::NotFound | Finding::Inconclusive => Vec::new(),
-        },
-        Stage::Ended => vec![looked_up],
-    }
-}
-
-/// What followed, in a stable word.
-fn outcome(before: &Payment, after: &Payment) -> &'static str {
-    let raised = after.attention.difference(&before.attention).next().is_some()
-        || after.attention.contains(&Attention::TerminalContradiction)
-        || after.attention.contains(&Attention::PaidAfterBackup);
-    match after.status {
-        Status::Executed if before.status != Status::Executed => "executed",
-        Status::Failed if before.status != Status::Failed => "failed",
-        _ if raised => ATTENTION,
-        _ => "as_believed",
     }
 }

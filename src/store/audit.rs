@@ -55,20 +55,10 @@ struct Head {
     chain: String,
 }
 
-/// Whether an entry says that the payment was carried out. Text that people wrote has its quotes escaped.
-pub(super) const EXECUTED: &str = "SELECT CAST(COUNT(*) AS BIGINT) FROM audit_entries \
-     WHERE payment_id = $1 AND canonical LIKE '%\"to\":\"EXECUTED\"%'";
-
 impl Session {
     /// The entries about one payment, in order.
     pub async fn audit_of(&mut self, tenant: &str, payment_id: &str) -> Result<Vec<AuditRow>, StoreFault> {
         Ok(on!(self, conn => sqlx::query_as(OF_PAYMENT).bind(tenant).bind(payment_id).fetch_all(conn).await)?)
-    }
-
-    /// Whether the audit says that the payment was carried out, whatever its row says now.
-    pub async fn was_executed(&mut self, payment_id: &str) -> Result<bool, StoreFault> {
-        let entries: i64 = on!(self, conn => sqlx::query_scalar(EXECUTED).bind(payment_id).fetch_one(conn).await)?;
-        Ok(entries > 0)
     }
 
     /// A tenant's chain after position `after`, in order.

@@ -5,7 +5,7 @@
 
 use super::approvals::{CHALLENGES, DECISIONS};
 use super::archive::{FINISHED, may_move_statement};
-use super::audit::{EXECUTED, OF_PAYMENT};
+use super::audit::OF_PAYMENT;
 use super::effects::{BY_KEY, TRAIL};
 use super::engine::{
     Engine, POSTGRES_DUE, POSTGRES_EVENT_DUE, SQLITE_DUE, SQLITE_EVENT_DUE, claim_events_statement, claim_statement,
@@ -16,7 +16,7 @@ use super::restores::{MAY_WORK, PENDING};
 use super::usage::{IN_WINDOW, OPEN_NOW};
 
 /// Their names and texts.
-pub const fn hot_statements(engine: Engine) -> [(&'static str, &'static str); 24] {
+pub const fn hot_statements(engine: Engine) -> [(&'static str, &'static str); 23] {
     let (due, event_due) = match engine {
         Engine::Sqlite => (SQLITE_DUE, SQLITE_EVENT_DUE),
         Engine::Postgres => (POSTGRES_DUE, POSTGRES_EVENT_DUE),
@@ -44,7 +44,6 @@ pub const fn hot_statements(engine: Engine) -> [(&'static str, &'static str); 24
         ("to compare", PENDING),
         ("may work", MAY_WORK),
         ("audit of a payment", OF_PAYMENT),
-        ("audited as executed", EXECUTED),
         ("ids of a tenant", IDS),
     ]
 }

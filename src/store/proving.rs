@@ -50,6 +50,8 @@ pub struct AttestedPayment {
     pub person: String,
     /// What they refer to.
     pub reference: String,
+    /// Why they say so.
+    pub evidence: String,
 }
 
 /// What was sent to the rail, or was to be, under one key.
@@ -172,7 +174,7 @@ impl Session {
 
     /// Every word that a payment was made.
     pub async fn attested_payment(&mut self, payment_id: &str) -> Result<Vec<AttestedPayment>, StoreFault> {
-        Ok(on!(self, conn => sqlx::query_as("SELECT episode, person, reference FROM attestations \
+        Ok(on!(self, conn => sqlx::query_as("SELECT episode, person, reference, evidence FROM attestations \
               WHERE payment_id = $1 AND verb = 'attest_executed' ORDER BY episode, person")
             .bind(payment_id).fetch_all(conn).await)?)
     }

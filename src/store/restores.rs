@@ -120,7 +120,7 @@ impl Session {
         Ok(
             on!(self, conn => sqlx::query_as("SELECT c.payment_id, p.tenant, p.order_id, c.believed, c.finding, c.outcome \
               FROM comparisons c JOIN payments_everywhere p ON p.payment_id = c.payment_id \
-              WHERE c.restore_id = $1 AND c.outcome NOT IN ('', 'as_believed') \
+              WHERE c.restore_id = $1 AND c.outcome NOT IN ('', 'as_believed', 'asked_anew') \
               ORDER BY CASE c.outcome WHEN 'attention' THEN 0 ELSE 1 END, c.payment_id LIMIT $2")
             .bind(restore).bind(limit).fetch_all(conn).await)?,
         )
@@ -154,9 +154,22 @@ impl Tx {
               SELECT $1, payment_id, status, '', '', NULL FROM payments WHERE status <> 'EXECUTED'")
             .bind(restore).execute(conn).await.map(drop))?;
         // A report is of the last one; of those before only what they found is worth keeping.
-        on!(self, conn => sqlx::query("DELETE FROM comparisons WHERE restore_id <> $1 AND outcome = 'as_believed'")
+        on!(self, conn => sqlx::query("DELETE FROM comparisons WHERE restore_id <> $1 AND outcome IN ('as_believed','asked_anew')")
             .bind(restore).execute(conn).await.map(drop))?;
         Ok(true)
+    }
+
+    /// Says of an open restore that was a guess that it is certain: everything is compared anew.
+    pub async fn restored_for_sure(&mut self, cause: &str) -> Result<(), StoreFault> {
+        let guessed = on!(self, conn => sqlx::query("UPDATE restores SET cause = $1 \
+              WHERE state = 'open' AND cause NOT IN ('told','went_back')")
+            .bind(cause).execute(conn).await?.rows_affected());
+        if guessed > 0 {
+            on!(self, conn => sqlx::query("UPDATE comparisons SET finding = '', outcome = '', compared_at = NULL \
+                  WHERE restore_id IN (SELECT restore_id FROM restores WHERE state = 'open')")
+                .execute(conn).await.map(drop))?;
+        }
+        Ok(())
     }
 
     /// Lets a restore be compared from `at` on, if it was to be later.

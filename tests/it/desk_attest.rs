@@ -188,6 +188,30 @@ async fn two_people_who_err_pay_nothing_twice_and_call_nothing_off_that_was_paid
 }
 
 #[tokio::test]
+async fn a_look_up_that_was_asked_before_the_attestation_says_nothing_after_it() {
+    each_with(Wishes::default().patient(), async |app: &mut App| {
+        let id = in_doubt(app, "order-1", "drop_request").await;
+        app.pass(Duration::from_mins(24 * 60 + 1)).await;
+        app.faults(json!({"standing": {"lookup_down": false}})).await;
+        let rail = Arc::new(ScriptedRail::new(app.real_rail(), Execution::FindsWhenTold));
+        let slow = app.another(Some(Arc::clone(&rail) as _)).await;
+        app.clock.advance(i64::try_from(Duration::from_mins(6).as_micros()).unwrap());
+        let work = tokio::spawn(async move { slow.tick().await });
+        rail.reached().await;
+        assert!(waits(&not_executed(app, "olga", "order-1").await));
+        assert!(!not_executed(app, "piet", "order-1").await.is_error);
+        rail.answer();
+        work.await.unwrap().unwrap();
+        let told = app.payment("order-1").await;
+        assert!(told.unasked() && told.execution.group == 2, "nobody has asked since: {:?}", told.execution);
+        assert_eq!(app.requests(&id).await, 1);
+        app.until("order-1", "EXECUTED").await;
+        assert_eq!((app.requests(&id).await, app.executions(&id).await), (2, 1));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_rail_that_remembers_no_key_is_given_the_longest_time_before_anybody_attests() {
     let wishes = Wishes::default().config(|config| {
         "none".clone_into(&mut config.rail.dedup);

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use countersign::domain::{Event, Finding, Payment, Phase, Status, Timestamp, may_send, next_wake, sends_again};
+use countersign::domain::{
+    Event, Finding, Payment, Phase, Status, Timestamp, may_send, next_wake, sends_again, still_says,
+};
 
 use crate::harness::payments::{
     EXECUTE_BY, HOUR, NOW, RESEND_UNTIL, SECOND, SENT_AT, TIMING, after, after_at, intended, nothing_sent, payment,
@@ -31,12 +33,31 @@ fn only_a_look_up_that_found_nothing_sends_again_and_only_in_the_keys_life() {
     let others =
         [found("tr-1"), Finding::FoundRefused { code: "closed".to_owned() }, Finding::Differs, Finding::Inconclusive];
     for finding in others {
-        assert!(!sends_again(&finding, &unknown(), NOW, &TIMING), "{finding:?}");
+        assert!(!sends_again(&finding, &unknown(), NOW, NOW, &TIMING), "{finding:?}");
     }
-    let nothing = |now: Timestamp| sends_again(&Finding::NotFound, &unknown(), now, &TIMING);
+    let answered = |asked_at, now| sends_again(&Finding::NotFound, &unknown(), asked_at, now, &TIMING);
+    let nothing = |now: Timestamp| answered(now, now);
     let visible = SENT_AT.plus(TIMING.read_lag);
     assert!(!nothing(visible.plus_micros(-1)) && nothing(visible));
     assert!(nothing(RESEND_UNTIL.plus_micros(-1)) && !nothing(RESEND_UNTIL));
+    assert!(!answered(visible.plus_micros(-1), NOW) && answered(visible, NOW), "asked when it could show the attempt");
+    assert!(!answered(visible, RESEND_UNTIL), "answered while the key is remembered");
+}
+
+#[test]
+fn nothing_found_speaks_of_what_had_been_sent_when_it_was_asked() {
+    let found = || Finding::Found { transfer_id: "tr-1".to_owned() };
+    let refused = || Finding::FoundRefused { code: "closed".to_owned() };
+    let (asked, mut again, mut attested) = (unknown(), unknown(), unknown());
+    again.execution.sends += 1;
+    attested.execution.group += 1;
+    assert_eq!(still_says(Finding::NotFound, &asked, &asked), Finding::NotFound);
+    for since in [&again, &attested] {
+        assert_eq!(still_says(Finding::NotFound, &asked, since), Finding::Inconclusive);
+        for finding in [found(), refused(), Finding::Differs, Finding::Inconclusive] {
+            assert_eq!(still_says(finding.clone(), &asked, since), finding);
+        }
+    }
 }
 
 #[test]

@@ -101,6 +101,9 @@ restore: an attempt was made      | !BUSY     !BUSY     !BUSY     !BUSY     >UNK
 restore: an attempt was made, held | !BUSY    !BUSY     !BUSY     !BUSY     !HOLD     !HOLD      !HOLD     | !BUSY    !BUSY    !BUSY   !BUSY     !BUSY
 restore: paid unseen              | ~+P       ~+P       ~+P       ~+P       ~+P       =          =         | =        =        =       =         =
 restore: paid unseen, held        | ~+P       ~+P       ~+P       ~+P       ~+P       =          =         | =        =        =       =         =
+restore: asked anew               | ~         ~         ~         ~         >AWAITING+S =        =         | =        =        =       =         =
+restore: asked anew, held         | ~         ~         ~         ~         >AWAITING+S =        =         | =        =        =       =         =
+restore: not again                | =         =         =         =         =         ~          ~         | =        =        =       =         =
 context budget spent              | ~+B       ~+B       ~+B       ~+B       ~+B       ~+B        ~+B       | =        =        =       =         =
 invariant broken                  | ~+I       ~+I       ~+I       ~+I       ~+I       ~+I        ~+I       | ~+I      ~+I      ~+I     ~+I       ~+I
 signer service told               | =         =         =         =         ~         ~          ~         | ~        ~        ~       ~         ~
@@ -202,6 +205,8 @@ fn row(name: &str) -> Row {
         "look-up: no answer" => Event::LookedUp(Finding::Inconclusive),
         "restore: an attempt was made" => Event::IntentRecovered,
         "restore: paid unseen" => Event::PaidUnseen,
+        "restore: asked anew" => Event::AskedAnew { document: "anew".to_owned(), digest: "anew".to_owned() },
+        "restore: not again" => Event::NotAgain,
         "context budget spent" => Event::ContextSpent,
         "invariant broken" => Event::InvariantBroken,
         "signer service told" => Event::CloseTold { done: true },
@@ -255,6 +260,8 @@ fn variant(event: &Event) -> &'static str {
         Event::LookedUp(Finding::Inconclusive) => "inconclusive",
         Event::IntentRecovered => "intent recovered",
         Event::PaidUnseen => "paid unseen",
+        Event::AskedAnew { .. } => "asked anew",
+        Event::NotAgain => "not again",
         Event::ContextSpent => "context spent",
         Event::InvariantBroken => "invariant broken",
         Event::CloseTold { done: true } => "told",
@@ -263,7 +270,7 @@ fn variant(event: &Event) -> &'static str {
 }
 
 /// What [`variant`] can say.
-const VARIANTS: usize = 43;
+const VARIANTS: usize = 45;
 
 /// The rows of the table: the event's words and one cell a column.
 fn rows() -> Vec<(&'static str, Vec<&'static str>)> {
@@ -315,6 +322,7 @@ fn outcome(before: &Payment, row: &Row, told: &str) -> String {
             Attention::InvariantBroken => "+I",
             Attention::AttestationContradicted => "+A",
             Attention::PaidAfterBackup => "+P",
+            Attention::SignedBeforeRestore => "+S",
         });
     }
     words
@@ -356,7 +364,7 @@ fn no_event_and_no_state_is_missing_from_the_table() {
 }
 
 /// The events that tell what happened outside: stored even while a restored database is compared.
-const OUTSIDE: [&str; 23] = [
+const OUTSIDE: [&str; 25] = [
     "registered",
     "reached",
     "unreachable",
@@ -376,6 +384,8 @@ const OUTSIDE: [&str; 23] = [
     "inconclusive",
     "intent recovered",
     "paid unseen",
+    "asked anew",
+    "not again",
     "context spent",
     "invariant broken",
     "told",

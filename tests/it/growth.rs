@@ -174,7 +174,6 @@ fn reads(name: &str) -> (&'static [&'static str], &'static str) {
         "may move" => (&["outbox_undelivered"], "'pay_01J00000010000000000000017', 1700000000000000, 1800000000000001"),
         "to compare" => (&["comparisons_pending"], "'rst_1', '', 16"),
         "may work" => (&[], "'k17', 1"),
-        "audited as executed" => (&["audit_entries_by_payment"], "'pay_01J00000010000000000000017'"),
         "audit of a payment" => (&["audit_entries_by_payment"], "'acme', 'pay_01J00000010000000000000017'"),
         "ids of a tenant" => (
             &["payments_by_tenant or payments_pkey", "archived_payments_by_tenant or archived_payments_pkey"],

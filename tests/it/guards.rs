@@ -146,6 +146,51 @@ async fn a_payment_that_was_carried_out_is_not_sent_again_whatever_its_row_says(
     .await;
 }
 
+/// What a stranger did to the rows of payments: each was paid again, or for the first time when it had been called off.
+#[tokio::test]
+async fn a_row_that_a_hand_has_changed_sends_nothing() {
+    const SIGNED: &str = "UPDATE payments SET status = 'SIGNED', next_wake_at = 1, execute_at = 1";
+    each(async |app: &mut App| {
+        let replaced = app.signed("replaced").await;
+        let instead = json!({"order_id": "replaced", "amount": "5.00", "supersedes": replaced,
+            "idempotency_key": "a-key-of-16-chars"});
+        assert!(!app.call(&app.agent(), "create_payment", instead).await.is_error);
+        app.cancel("replaced").await;
+        let cancelled = app.signed("cancelled").await;
+        app.cancel("cancelled").await;
+        let refused = app.signed("refused").await;
+        app.faults(json!({"next": [{"kind": "refuse"}]})).await;
+        app.until("refused", "FAILED").await;
+        let mut doubtful = Vec::new();
+        for order in ["begun", "raised", "both"] {
+            doubtful.push(app.signed(order).await);
+            app.faults(json!({"next": [{"kind": "drop_reply"}], "standing": {"lookup_down": true}})).await;
+            app.settle().await;
+        }
+        let fresh = app.signed("fresh").await;
+        back_up(app).await;
+        let changes = [
+            (&fresh, format!("{SIGNED}, attempt_group = 2"), 0),
+            (&replaced, SIGNED.to_owned(), 0),
+            (&cancelled, SIGNED.to_owned(), 0),
+            (&refused, format!("{SIGNED}, phase = 'none', attempt_group = 2, sends = 0, not_sent = 0"), 1),
+            (&doubtful[0], format!("{SIGNED}, phase = 'none'"), 1),
+            (&doubtful[1], format!("{SIGNED}, phase = 'intended', sends = 1, not_sent = 1, attempt_group = 2"), 1),
+            (&doubtful[2], format!("{SIGNED}, phase = 'none', attempt_group = 2"), 1),
+        ];
+        for (id, change, requests) in changes {
+            assert_eq!(app.requests(id).await, requests, "{id}: before");
+            doctor(app, &format!("{change} WHERE payment_id = '{id}'")).await;
+            app.settle().await;
+            app.pass(Duration::from_mins(2)).await;
+            assert_eq!(app.requests(id).await, requests, "{id}: {change}");
+        }
+        // The judge would find what was done here by hand.
+        restore(app).await;
+    })
+    .await;
+}
+
 /// What the worker does first for these is no step, or one that leads out of what is broken: no check of steps sees it.
 #[tokio::test]
 async fn a_row_that_breaks_an_invariant_is_refused_before_anything_is_done_for_it() {

@@ -62,6 +62,7 @@ mod proof;
 mod property;
 mod restore;
 mod restore_found;
+mod restore_people;
 mod retention;
 mod retention_passed;
 mod schema;

@@ -77,7 +77,7 @@ pub(crate) async fn compare_all(app: &App, journal: &Journal) -> Comparing {
     panic!("comparing does not end");
 }
 
-async fn found(app: &App, order: &str) -> String {
+pub(crate) async fn found(app: &App, order: &str) -> String {
     let id = app.payment(order).await.terms.payment_id;
     let sql = format!("SELECT finding || ' ' || outcome FROM comparisons WHERE payment_id = '{id}'");
     app.db.raw().await.texts(&sql).await.join(", ")
@@ -138,33 +138,6 @@ async fn what_was_paid_after_the_backup_is_found_and_never_paid_again() {
         assert_eq!((&paid["state"], &paid["outcome"]), (&json!("done"), &json!("after a restore: found")));
         assert_eq!(app.audited_events("database.restored").await, 1);
         assert_eq!(app.audited_events("database.compared").await, 1);
-        app.whole().await;
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn what_the_rail_does_not_know_goes_on_under_the_same_key() {
-    each_with(patient(), async |app: &mut App| {
-        app.did.rewind = true;
-        app.signed("in-vain").await;
-        app.rail.down().await;
-        app.settle().await;
-        app.rail.up().await;
-        app.signed("signed").await;
-        app.awaiting("awaiting").await;
-        app.journal.mark_restored("told").await.unwrap();
-        assert!(compare_all(app, &app.journal).await.lifted);
-        assert_eq!(found(app, "signed").await, "not found as_believed");
-        assert_eq!(found(app, "awaiting").await, "not found as_believed");
-        // An attempt that the backup does not know may have left: it is asked about before anything is sent.
-        let in_vain = app.payment("in-vain").await;
-        assert!(!in_vain.nothing_sent() && in_vain.execution.phase.as_str() == "unknown");
-        app.sign("awaiting").await;
-        for order in ["in-vain", "signed", "awaiting"] {
-            app.until(order, "EXECUTED").await;
-            assert_eq!(app.executions(app.payment(order).await.terms.payment_id.as_str()).await, 1);
-        }
         app.whole().await;
     })
     .await;
@@ -446,7 +419,7 @@ async fn the_worker_compares_and_lifts_by_itself() {
     each_with(patient(), async |app: &mut App| {
         app.did.rewind = true;
         app.signed("signed").await;
-        app.journal.mark_restored("told").await.unwrap();
+        app.journal.mark_restored("reconcile_only").await.unwrap();
         app.clock.advance(60_000_000);
         let stop = CancellationToken::new();
         let (every, drain) = (Duration::from_millis(20), Duration::from_millis(200));
@@ -561,7 +534,7 @@ async fn a_payment_that_needs_a_person_is_told_however_many_were_settled() {
 async fn one_connection_is_enough_to_compare() {
     each_with(patient().config(|config| config.database.pool_size = 1), async |app: &mut App| {
         let id = app.signed("order-1").await;
-        app.journal.mark_restored("told").await.unwrap();
+        app.journal.mark_restored("reconcile_only").await.unwrap();
         assert!(compare_all(app, &app.journal).await.lifted);
         app.settle().await;
         assert_eq!((app.status("order-1").await.status().as_str(), app.executions(&id).await), ("EXECUTED", 1));

@@ -172,6 +172,15 @@ pub enum Event {
     IntentRecovered,
     /// After a restore: the rail shows a transfer of a payment that nothing was to be sent for.
     PaidUnseen,
+    /// After a restore: what people said of it since the backup is forgotten, so nobody has signed it.
+    AskedAnew {
+        /// The document of the new round.
+        document: String,
+        /// Its digest.
+        digest: String,
+    },
+    /// After a restore: what people said since of a payment in doubt is forgotten, so its key is not sent again.
+    NotAgain,
     /// A person takes the payment over to pay it by hand.
     Held,
     /// Two people let it go on.
@@ -222,6 +231,8 @@ impl Event {
             | Self::LookedUp(_)
             | Self::IntentRecovered
             | Self::PaidUnseen
+            | Self::AskedAnew { .. }
+            | Self::NotAgain
             | Self::ContextSpent
             | Self::InvariantBroken
             | Self::CloseTold { .. } => true,

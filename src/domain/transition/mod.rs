@@ -24,7 +24,7 @@ use rail::{
     confirmed, differs, execution_intended, found_refused, in_doubt, looked_up, not_sent, not_there, policy_denied,
     quorum_lost, refused, send_started,
 };
-use restored::{intent_recovered, paid_unseen};
+use restored::{asked_anew, intent_recovered, not_again, paid_unseen};
 use signing::{Decided, cancel, deadline, decided, notified, notify_requested, notify_started, reached, registered};
 
 /// The spans that transitions go by; configuration, never the clock.
@@ -148,6 +148,8 @@ pub fn apply(payment: &Payment, event: Event, moment: &Moment<'_>) -> Result<App
         Event::InvariantBroken => drop(next.attention.insert(Attention::InvariantBroken)),
         Event::IntentRecovered => intent_recovered(&mut next, moment)?,
         Event::PaidUnseen => paid_unseen(&mut next, moment),
+        Event::AskedAnew { document, digest } => asked_anew(&mut next, document, digest, moment),
+        Event::NotAgain => not_again(&mut next, moment),
         Event::Superseded => supersede(&mut next)?,
         Event::Held => hold(&mut next, moment)?,
         Event::Released => release(&mut next, moment)?,

@@ -110,6 +110,7 @@ pub(super) fn attest_not_executed(next: &mut Payment, moment: &Moment<'_>) -> Re
                 | Attention::ContextBudgetSpent
                 | Attention::InvariantBroken
                 | Attention::PaidAfterBackup
+                | Attention::SignedBeforeRestore
         )
     });
     Ok(())

@@ -3,7 +3,7 @@
 use super::Moment;
 use super::rail::executing;
 use crate::domain::attention::Attention;
-use crate::domain::payment::{Payment, Phase, Stage};
+use crate::domain::payment::{Closing, Payment, Phase, Stage, Status};
 use crate::domain::refusal::Refusal;
 
 /// An attempt that the backup does not know may have left: from here on the payment is in doubt, and only the
@@ -31,5 +31,43 @@ pub(super) fn paid_unseen(next: &mut Payment, moment: &Moment<'_>) {
         // Its own look-ups settle what is on its way; what has ended is contradicted, not held.
         (Stage::Open | Stage::Signed, Phase::Intended | Phase::Unknown | Phase::Confirmed | Phase::Refused)
         | (Stage::Ended, _) => {}
+    }
+}
+
+/// Nothing that was signed counts: it may have been called off, replaced or paid by hand since, and nobody here would know.
+///
+/// Whoever is asked anew may.
+pub(super) fn asked_anew(next: &mut Payment, document: String, digest: String, moment: &Moment<'_>) {
+    match (next.status.stage(), next.execution.phase) {
+        (Stage::Signed, Phase::None) => {
+            next.status = Status::AwaitingSigner;
+            "signed_before_restore".clone_into(&mut next.reason);
+            next.attention.insert(Attention::SignedBeforeRestore);
+        }
+        (Stage::Open, _) => {}
+        (Stage::Signed, Phase::Intended | Phase::Unknown | Phase::Confirmed | Phase::Refused) | (Stage::Ended, _) => {
+            return;
+        }
+    }
+    next.round = next.round.saturating_add(1);
+    next.document = document;
+    next.digest = digest;
+    next.approvals = 0;
+    next.decisions = 0;
+    next.execution.next_at = None;
+    next.closing = Closing::default();
+    next.notice.attempts = 0;
+    if next.status != Status::Created {
+        next.notice.next_at = Some(moment.now);
+    }
+}
+
+/// It may have been called off or paid by hand since: what is in doubt is not sent again under its key.
+pub(super) fn not_again(next: &mut Payment, moment: &Moment<'_>) {
+    match (next.status.stage(), next.execution.phase) {
+        (Stage::Signed, Phase::Intended | Phase::Unknown) => {
+            next.execution.resend_until = next.execution.resend_until.map(|until| until.min(moment.now));
+        }
+        (Stage::Signed, Phase::None | Phase::Confirmed | Phase::Refused) | (Stage::Open | Stage::Ended, _) => {}
     }
 }

@@ -1,13 +1,11 @@
 //! Whether an execution had its quorum when its intent was written, or the word of two people.
 
-use std::collections::BTreeSet;
-
 use super::super::decide::{is_decision_about, is_proved_by, votes};
-use super::payments::{Case, pinned_key};
+use super::payments::{Case, NEW_ROUND, pinned_key};
 use super::{Break, BreakKind};
 use crate::domain::{Standing, Timestamp, evaluate};
-use crate::proof::AuditFacts;
-use crate::store::StoredDecision;
+use crate::proof::{AuditFacts, sha256_hex};
+use crate::store::{AttestedPayment, StoredDecision};
 
 /// How much older than the intent a revocation must be to void a decision: one that was under way while
 /// the intent was written may stand before it in the chain.
@@ -36,7 +34,7 @@ fn begun<'a>(case: &Case<'a>) -> Vec<&'a AuditFacts> {
     let (mut begun, mut fresh) = (Vec::new(), true);
     for facts in case.changes() {
         match facts.event.as_str() {
-            "execution.quorum_lost" => (begun, fresh) = (Vec::new(), true),
+            word if NEW_ROUND.contains(&word) => (begun, fresh) = (Vec::new(), true),
             "attest_not_executed.second" => fresh = true,
             INTENDED if fresh => {
                 fresh = false;
@@ -97,15 +95,25 @@ fn doubt(case: &Case<'_>, intended: &AuditFacts, decision: &StoredDecision) -> O
 
 /// Two different people said that the money moved, with one reference.
 fn two_people(case: &Case<'_>, executed: &AuditFacts) -> Vec<Break> {
-    let first = case.history.iter().any(|facts| {
-        facts.event == "attest_executed.first" && facts.actor != executed.actor && position(facts) < position(executed)
+    let earlier = case.history.iter().filter(|facts| {
+        facts.event == "attest_executed.first"
+            && facts.actor != executed.actor
+            && facts.digest_of_details == executed.digest_of_details
+            && position(facts) < position(executed)
     });
-    let agreed = |word: &crate::store::AttestedPayment| {
-        let others =
-            case.words.iter().filter(|other| other.episode == word.episode && other.reference == word.reference);
-        others.map(|other| other.person.as_str()).collect::<BTreeSet<_>>().len() > 1
+    // Each stored word is one that the chain tells of, in the same words.
+    let told = |word: &AttestedPayment, facts: &AuditFacts| {
+        facts.actor.split_once(':').is_some_and(|(_, person)| person == word.person)
+            && facts.reason == word.evidence
+            && facts.digest_of_details == sha256_hex(&word.reference)
     };
-    if first && case.words.iter().any(agreed) {
+    let stored = |first: &AuditFacts| {
+        let seconds = case.words.iter().filter(|word| told(word, executed));
+        seconds
+            .into_iter()
+            .any(|second| case.words.iter().any(|word| word.episode == second.episode && told(word, first)))
+    };
+    if earlier.into_iter().any(stored) {
         return Vec::new();
     }
     let expected = "the words of two people that agree";

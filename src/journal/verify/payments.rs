@@ -185,11 +185,14 @@ fn versions(case: &Case<'_>) -> Vec<Break> {
     breaks
 }
 
+/// What begins a round after the first, its document in the details.
+pub(super) const NEW_ROUND: [&str; 2] = ["execution.quorum_lost", "restore.asked_anew"];
+
 /// The stored terms make the stored document, and it is the audited one.
 fn terms(case: &Case<'_>) -> Vec<Break> {
     let payment = case.payment;
-    let named = |event: &str| case.history.iter().rfind(|facts| facts.event == event);
-    let entry = if payment.round > 1 { named("execution.quorum_lost") } else { named("payment.created") };
+    let began: &[&str] = if payment.round > 1 { &NEW_ROUND } else { &["payment.created"] };
+    let entry = case.history.iter().rfind(|facts| began.contains(&facts.event.as_str()));
     let mut breaks = Vec::new();
     if !says_its_terms(payment) {
         let expected = format!("the terms of the document with digest {}", payment_digest(&payment.document));

@@ -106,3 +106,34 @@ async fn a_tenant_without_a_chain_is_looked_at_too() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn the_words_that_executed_a_payment_are_compared_with_the_chain() {
+    each(async |app: &mut App| {
+        let id = app.awaiting("by-hand").await;
+        hold(app, "by-hand").await;
+        let paid = json!({"order_id": "by-hand", "reference": "bank-1", "evidence": "the bank's statement"});
+        for person in ["operator-1", "operator-2"] {
+            assert!(!app.call(&app.operator_named(person), "attest_executed", paid.clone()).await.is_error);
+        }
+        assert_eq!(verified(app, None).await.breaks, []);
+        for change in [
+            "person = 'mallory' WHERE person = 'operator-2'",
+            "person = 'agent-1' WHERE person = 'operator-1'",
+            "person = person || '-x' WHERE verb = 'attest_executed'",
+            "evidence = 'nothing' WHERE person = 'operator-1'",
+            "evidence = 'nothing' WHERE person = 'operator-2'",
+            "reference = 'bank-2' WHERE verb = 'attest_executed'",
+        ] {
+            let raw = async |sql: &str| app.db.raw().await.execute(sql).await.unwrap();
+            raw("CREATE TABLE kept AS SELECT * FROM attestations").await;
+            raw(&format!("UPDATE attestations SET {change}")).await;
+            let found = verified(app, None).await.breaks;
+            let kinds: Vec<_> = found.iter().map(|found| (found.kind, found.payment_id.as_str())).collect();
+            assert_eq!(kinds, [(BreakKind::ExecutionUnapproved, id.as_str())], "{change}: {found:#?}");
+            raw("DELETE FROM attestations; INSERT INTO attestations SELECT * FROM kept; DROP TABLE kept").await;
+        }
+        assert_eq!(verified(app, None).await.breaks, []);
+    })
+    .await;
+}

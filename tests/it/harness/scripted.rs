@@ -21,11 +21,13 @@ pub(crate) enum Execution {
     AnswersWhenTold,
     /// Nothing is sent; that its time had passed is said when [`ScriptedRail::answer`] is called.
     SendsTooLate,
+    /// As the real one; what a look-up found is said when [`ScriptedRail::answer`] is called.
+    FindsWhenTold,
     /// The thread panics.
     Panics,
 }
 
-/// The real rail, with a script for executions.
+/// The real rail, with a script for executions, or for look-ups.
 #[derive(Debug)]
 pub(crate) struct ScriptedRail {
     real: Arc<dyn RailPort>,
@@ -46,7 +48,7 @@ impl ScriptedRail {
         self.told.add_permits(1);
     }
 
-    /// Returns once an execution is where the script makes it wait.
+    /// Returns once an execution or a look-up is where the script makes it wait.
     pub(crate) async fn reached(&self) {
         self.reached.acquire().await.unwrap().forget();
     }
@@ -90,13 +92,21 @@ impl RailPort for ScriptedRail {
                     self.told.acquire().await.unwrap().forget();
                     Outcome::NotSent(Trouble::of(Cause::TooLate))
                 }
+                Execution::FindsWhenTold => self.real.execute(recorded).await,
                 Execution::Panics => panic!("the scripted rail was told to panic"),
             }
         })
     }
 
     fn lookup<'a>(&'a self, reference: &'a str, body: &'a str) -> BoxFuture<'a, Lookup> {
-        self.real.lookup(reference, body)
+        Box::pin(async move {
+            let found = self.real.lookup(reference, body).await;
+            if self.script == Execution::FindsWhenTold {
+                self.reached.add_permits(1);
+                self.told.acquire().await.unwrap().forget();
+            }
+            found
+        })
     }
 
     fn health(&self) -> BoxFuture<'_, Answer<()>> {

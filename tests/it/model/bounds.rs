@@ -24,16 +24,23 @@ pub(super) enum Weak {
     SendsAnyTime,
     CancelWhileIntended,
     ExpiresWhileIntended,
+    NoReadLag,
+    OldAnswers,
     // Of the store.
     NoCompareAndSet,
     DecisionsBlind,
+    Unfenced,
+    SpeaksTwice,
     // Of people.
     QuorumOnce,
     RequesterUnderAnotherName,
     HoldIsDeaf,
     HoldWhileIntended,
     PaysByHandUnheld,
+    CancelWhileHeld,
+    ExpiresWhileHeld,
     AttestsTooSoon,
+    AttestationIsBelieved,
     GroupsAlike,
     // Of waking up.
     NoWake,
@@ -53,6 +60,8 @@ pub(super) struct Bounds {
     pub(super) read_lag: Tick,
     /// How long the rail remembers a key.
     pub(super) key_life: Tick,
+    /// The rail promises something about keys; one that does not is sent one request, under way for a key's life.
+    pub(super) keeps_keys: bool,
     /// How long a request may be on its way.
     pub(super) way: Tick,
     /// Attempts in doubt at most.
@@ -65,6 +74,8 @@ pub(super) struct Bounds {
     pub(super) misses: bool,
     /// The rail keeps a refusal under its key and shows it.
     pub(super) keeps_refusals: bool,
+    /// People attest that nothing was executed when something was.
+    pub(super) errs: bool,
     /// Workers: two at most.
     pub(super) workers: usize,
     /// Reading and writing of a second transaction are two steps.
@@ -101,12 +112,14 @@ pub(super) const RAIL: Bounds = Bounds {
     send_within: 1,
     read_lag: 1,
     key_life: 4,
+    keeps_keys: true,
     way: 2,
     doubts: 2,
     signed: true,
     until_intent: false,
     misses: true,
     keeps_refusals: false,
+    errs: false,
     workers: 2,
     splits: false,
     words: &[],
@@ -175,6 +188,48 @@ pub(super) const POLICY: Bounds = Bounds {
     ..RAIL
 };
 
+/// A hold and a cancel, from the quorum to the end.
+pub(super) const HELD: Bounds = Bounds {
+    name: "held",
+    misses: false,
+    doubts: 1,
+    left: Left { crashes: 1, not_sent: 1, cancels: 1, holds: 1, ..NOTHING },
+    ..RAIL
+};
+
+/// An attempt may still be sent when a look-up could show it: workers that sleep and wake meet.
+pub(super) const SLOW: Bounds = Bounds {
+    name: "slow",
+    lease: 2,
+    send_within: 2,
+    key_life: 10,
+    misses: false,
+    keeps_refusals: true,
+    doubts: 3,
+    left: NOTHING,
+    ..RAIL
+};
+
+/// What the rail carried out shows later than others take over.
+pub(super) const LAG: Bounds =
+    Bounds { name: "lag", read_lag: 3, doubts: 2, left: Left { crashes: 1, ..NOTHING }, ..SLOW };
+
+/// A rail that promises nothing about keys, and people who attest what is not so.
+pub(super) const KEYLESS: Bounds = Bounds {
+    name: "keyless",
+    execute_by: 9,
+    lease: 2,
+    read_lag: 2,
+    keeps_keys: false,
+    way: 4,
+    misses: false,
+    keeps_refusals: true,
+    errs: true,
+    doubts: 1,
+    left: Left { refusals: 1, attestations: 1, ..NOTHING },
+    ..RAIL
+};
+
 /// The model: bounds, the real functions' spans, and perhaps one weakness.
 #[derive(Debug, Clone)]
 pub(super) struct Desk {
@@ -185,16 +240,18 @@ pub(super) struct Desk {
 }
 
 impl Bounds {
-    /// More of everything, for the deep check.
+    /// More of everything, for the deep check; but not of two worlds that would not end in ten
+    /// minutes: where people decide only a cancel comes, and what is done by hand meets one more crash and refusal.
     pub(super) fn deeper(mut self) -> Self {
         let more = |count: &mut u8| *count += u8::from(*count > 0);
+        let by_hand = self.left.supersedes > 0;
         let Left { crashes, cancels, not_sent, refusals, .. } = &mut self.left;
         [crashes, not_sent, refusals].into_iter().for_each(more);
-        *cancels = (*cancels).max(u8::from(self.signed));
-        if self.keeps_refusals {
+        *cancels = (*cancels).max(u8::from(self.signed && !by_hand || self.until_intent));
+        if self.keeps_refusals && self.keeps_keys && !by_hand {
             self.left.duplicates = 1;
         }
-        if self.doubts > 1 {
+        if self.doubts > 1 && !by_hand {
             self.doubts += 1;
         }
         self
@@ -216,11 +273,15 @@ impl Desk {
             query: every_tick(u32::MAX),
             lease: ticks(bounds.lease),
             read_lag: ticks(bounds.read_lag),
-            resend_window: Some(ticks(bounds.key_life) / 2),
+            resend_window: bounds.keeps_keys.then(|| ticks(bounds.key_life) / 2),
             settle_after: ticks(bounds.key_life + bounds.read_lag),
         };
         match weak {
             Some(Weak::ResendsForEver) => timing.resend_window = Some(ticks(1_000)),
+            Some(Weak::NoReadLag) => {
+                timing.read_lag = Duration::ZERO;
+                timing.settle_after = ticks(bounds.key_life);
+            }
             Some(Weak::AttestsTooSoon) => timing.settle_after = Duration::ZERO,
             Some(Weak::RailForgetsAtOnce) => bounds.key_life = 0,
             Some(Weak::RequestOutlivesKey) => bounds.way = bounds.key_life + 1,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use countersign::domain::{
     Applied, Code, Event, ExecutionStep, Finding, Moment, Payment, Phase, Reach, Refusal, Stage, Status, Turn, Vote,
-    apply, cast, execution_step, is_requester, lost, may_send, next_wake, sends_again,
+    apply, cast, execution_step, is_requester, lost, may_send, next_wake, sends_again, still_says,
 };
 
 use super::bounds::{Desk, PEOPLE, Weak};
@@ -52,6 +52,9 @@ impl Desk {
                     seen.execution.phase = Phase::None;
                 }
             }
+            (Some(Weak::CancelWhileHeld), Event::Cancel) | (Some(Weak::ExpiresWhileHeld), Event::Deadline) => {
+                seen.held_at = None;
+            }
             (Some(Weak::RefusalSettlesAll), Event::RailRefused { .. }) => {
                 seen.execution.not_sent = seen.execution.sends.saturating_sub(1);
             }
@@ -59,9 +62,13 @@ impl Desk {
             _ => {}
         }
         let deaf = self.weak == Some(Weak::HoldIsDeaf) && event == Event::ExecutionIntended;
+        let believed = self.weak == Some(Weak::AttestationIsBelieved) && event == Event::AttestedNotExecuted;
         let mut applied = apply(&seen, event, &self.moment(now))?;
         if deaf {
             applied.payment.held_at = before.held_at;
+        }
+        if believed {
+            applied.payment.execution.phase = Phase::None;
         }
         if self.weak == Some(Weak::NoWake) && applied.payment.execution.phase == Phase::Unknown {
             applied.payment.execution.next_at = None;
@@ -147,7 +154,7 @@ impl Desk {
         if ours {
             world.lease = Some((who, world.now + self.bounds.lease));
         }
-        ours
+        ours || self.weak == Some(Weak::Unfenced)
     }
 
     fn release(world: &mut World, who: usize) {
@@ -188,7 +195,7 @@ impl Desk {
     /// The intent and its attempt, by these events.
     fn intend(&self, world: &World, who: usize, events: Vec<Event>) -> World {
         let key = self.key(world);
-        let mut next = self.recorded(world, who, events, Place::Recorded { key, in_time: true });
+        let mut next = self.recorded(world, who, events, Place::Recorded { key, age: 0 });
         if key.attempt > 0 && matches!(next.workers[who], Place::Recorded { .. }) {
             next.attempts += 1;
         }
@@ -220,7 +227,7 @@ impl Desk {
     fn start(&self, world: &World, who: usize) -> World {
         if self.weak == Some(Weak::NoIntent) {
             let mut next = world.clone();
-            next.workers[who] = Place::Recorded { key: self.key(world), in_time: true };
+            next.workers[who] = Place::Recorded { key: self.key(world), age: 0 };
             return next;
         }
         let payment = world.payment();
@@ -316,7 +323,7 @@ impl Desk {
     }
 
     /// What a look-up came to: settled, sent again, or asked later.
-    pub(super) fn learn(&self, world: &World, who: usize, seen: Seen) -> World {
+    pub(super) fn learn(&self, world: &World, who: usize, seen: Seen, asked: &Read) -> World {
         let finding = match seen {
             Seen::Found(transfer) => Finding::Found { transfer_id: name(transfer) },
             Seen::Refused => Finding::FoundRefused { code: "declined".to_owned() },
@@ -327,12 +334,26 @@ impl Desk {
             Seen::Nothing => Finding::NotFound,
             Seen::NoAnswer => Finding::Inconclusive,
         };
-        if sends_again(&finding, world.payment(), at(world.now), &self.timing) {
-            return self.intend(world, who, vec![Event::LookedUp(finding), Event::SendStarted]);
+        let taken_for = if self.weak == Some(Weak::OldAnswers) { world.read() } else { asked.clone() };
+        let finding = still_says(finding, &taken_for.row, world.payment());
+        if sends_again(&finding, world.payment(), at(taken_for.now), at(world.now), &self.timing) {
+            let mut next = self.intend(world, who, vec![Event::LookedUp(finding), Event::SendStarted]);
+            let written = matches!(next.workers[who], Place::Recorded { .. });
+            if written && !self.could_show(world, asked) {
+                next.broken.push(Broken::Asked);
+            }
+            return next;
         }
         let mut next = self.recorded(world, who, vec![Event::LookedUp(finding)], Place::Idle);
         Self::release(&mut next, who);
         next
+    }
+
+    /// Whether a look-up that was asked then would have shown the last attempt, had it been carried out at once.
+    fn could_show(&self, world: &World, asked: &Read) -> bool {
+        let lag = at(self.bounds.read_lag).since(at(0));
+        let last = world.payment().execution.last_send_at;
+        world.same_attempt(asked) && last.is_some_and(|sent| sent.plus(lag) <= at(asked.now))
     }
 
     pub(super) fn crash(&self, world: &World, who: usize) -> World {
@@ -377,7 +398,7 @@ impl Desk {
         let payment = world.payment();
         if let Ask::Decide { signer, .. } = &ask {
             let who = PEOPLE[*signer].parse().unwrap();
-            let again = world.votes.iter().any(|given| (given.signer, given.round) == (*signer, payment.round));
+            let again = self.has_spoken(world, *signer, payment.round);
             let entitled =
                 payment.terms.policy.is_eligible(&who) && !is_requester(&payment.terms.policy, &payment.terms, &who);
             // The same word again is answered as before, another word refused: nothing changes.
@@ -435,22 +456,29 @@ impl Desk {
             Turn::Now => self.change(world, read, event, Guard::Decision)?,
         }
         let surplus = world.row.0.version == before;
-        // One word a person and round, by primary key.
-        if world.votes.iter().any(|given| (given.signer, given.round) == (signer, payment.round)) {
+        if self.has_spoken(world, signer, payment.round) {
             return Err(Stop::Refused);
         }
         let late = payment.status == Status::NeedManual;
         world.votes.push(Given { signer, choice, round: payment.round, surplus, late });
         world.votes.sort();
-        if world.status() == Status::Signed && !surplus {
-            let approvals = world.votes.iter().filter(|given| {
-                given.round == payment.round && !given.surplus && given.choice == Says::Approve && given.signer < 3
-            });
-            if approvals.count() < usize::try_from(terms.policy.required()).unwrap() {
-                world.broken.push(Broken::Persons);
-            }
+        let counted: Vec<_> =
+            world.votes.iter().filter(|given| given.round == payment.round && !given.surplus).collect();
+        // Sorted by person.
+        let twice = counted.windows(2).any(|pair| pair[0].signer == pair[1].signer);
+        let approvals = counted.iter().filter(|given| given.choice == Says::Approve && given.signer < 3).count();
+        let complete = world.status() == Status::Signed && !surplus;
+        let too_few = complete && approvals < usize::try_from(terms.policy.required()).unwrap();
+        if (twice || too_few) && !world.broken.contains(&Broken::Persons) {
+            world.broken.push(Broken::Persons);
         }
         Ok(())
+    }
+
+    /// One word a person and round, by primary key.
+    fn has_spoken(&self, world: &World, signer: usize, round: i64) -> bool {
+        let again = world.votes.iter().any(|given| (given.signer, given.round) == (signer, round));
+        again && self.weak != Some(Weak::SpeaksTwice)
     }
 }
 

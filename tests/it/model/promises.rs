@@ -1,10 +1,10 @@
 //! What must hold in every state, and what must be possible at all.
 
-use countersign::domain::{Attention, Status, next_wake};
+use countersign::domain::{Attention, Phase, Status, next_wake};
 use stateright::Property;
 
 use super::bounds::{Bounds, Desk};
-use super::world::{Answer, Broken, Place, Says, World};
+use super::world::{Answer, Broken, Given, Place, Says, World};
 
 pub(super) const ONCE: &str = "I1 an order is paid at most once";
 pub(super) const QUORUM: &str = "I2 an intent has a valid quorum";
@@ -16,8 +16,9 @@ pub(super) const PERSONS: &str = "I11 a person counts once, the requester never"
 pub(super) const VERSION: &str = "I12 the version rises by one";
 pub(super) const HOLD: &str = "a hold holds";
 pub(super) const ALONE: &str = "one attempt at a time may still be sent";
+pub(super) const ASKED: &str = "in doubt, a key is sent again only after a look-up that could show the attempt";
 
-fn always() -> Vec<Property<Desk>> {
+pub(super) fn always() -> Vec<Property<Desk>> {
     vec![
         Property::always(ONCE, |_, world: &World| world.paid() <= 1),
         Property::always(QUORUM, |_, world: &World| !world.broken.contains(&Broken::Quorum)),
@@ -31,10 +32,11 @@ fn always() -> Vec<Property<Desk>> {
         Property::always(PERSONS, |_, world: &World| !world.broken.contains(&Broken::Persons)),
         Property::always(VERSION, |_, world: &World| !world.broken.contains(&Broken::Version)),
         Property::always(HOLD, |_, world: &World| !world.broken.contains(&Broken::Hold)),
-        Property::always(ALONE, |_, world: &World| {
-            let sendable = |place: &&Place| matches!(place, Place::Recorded { in_time: true, .. });
+        Property::always(ALONE, |desk: &Desk, world: &World| {
+            let sendable = |place: &&Place| matches!(place, Place::Recorded { age, .. } if desk.may_send(*age));
             world.workers.iter().filter(sendable).count() <= 1
         }),
+        Property::always(ASKED, |_, world: &World| !world.broken.contains(&Broken::Asked)),
     ]
 }
 
@@ -65,6 +67,15 @@ fn executed(world: &World) -> bool {
 
 fn because(world: &World, status: Status, reason: &str) -> bool {
     world.status() == status && world.payment().reason == reason
+}
+
+fn intended(world: &World) -> bool {
+    world.payment().execution.phase == Phase::Intended
+}
+
+/// Whether a hold was taken and given up again; what ended under one was paid by hand.
+fn let_go(desk: &Desk, world: &World) -> bool {
+    world.left.holds < desk.bounds.left.holds && world.payment().held_at.is_none() && !world.by_hand
 }
 
 fn taken_over(world: &World) -> bool {
@@ -127,6 +138,12 @@ fn sometimes(bounds: &Bounds) -> Vec<Property<Desk>> {
     }
     all.push(Property::sometimes("expired", |_, world: &World| world.status() == Status::Expired));
     if bounds.until_intent {
+        all.push(Property::sometimes("an intent that two approved", |_, world: &World| {
+            let counts = |given: &&Given| {
+                !given.surplus && given.choice == Says::Approve && given.round == world.payment().round
+            };
+            intended(world) && world.votes.iter().filter(counts).count() == 2
+        }));
         all.push(Property::sometimes("rejected", |_, world: &World| world.status() == Status::Rejected));
         all.push(Property::sometimes("a surplus signature is kept", |_, world: &World| {
             world.votes.iter().any(|given| given.surplus)
@@ -135,6 +152,28 @@ fn sometimes(bounds: &Bounds) -> Vec<Property<Desk>> {
         all.push(Property::sometimes("executed after a signature that came in NEED_MANUAL", |_, world: &World| {
             let late = world.votes.iter().any(|given| given.late && given.choice == Says::Approve);
             executed(world) && late
+        }));
+    }
+    all.extend(by_hand(bounds));
+    if bounds.left.policy_changes > 0 {
+        all.push(Property::sometimes("executed after a new round", |_, world: &World| {
+            executed(world) && world.payment().round > 1
+        }));
+    }
+    all
+}
+
+/// What must be possible where people act by hand.
+fn by_hand(bounds: &Bounds) -> Vec<Property<Desk>> {
+    let mut all = Vec::new();
+    if bounds.left.holds > 0 {
+        all.push(Property::sometimes("held, released, then intended", |desk: &Desk, world: &World| {
+            intended(world) && let_go(desk, world)
+        }));
+    }
+    if bounds.left.holds > 0 && bounds.left.cancels > 0 {
+        all.push(Property::sometimes("held, released, then cancelled", |desk: &Desk, world: &World| {
+            because(world, Status::Cancelled, "cancelled_by_request") && let_go(desk, world)
         }));
     }
     if bounds.left.holds > 0 && bounds.signed {
@@ -147,13 +186,13 @@ fn sometimes(bounds: &Bounds) -> Vec<Property<Desk>> {
             executed(world) && world.payment().execution.group > 1
         }));
     }
+    if bounds.errs {
+        all.push(Property::sometimes("attested as not executed though it was, and found", |_, world: &World| {
+            executed(world) && world.payment().attention.contains(&Attention::AttestationContradicted)
+        }));
+    }
     if bounds.left.supersedes > 0 {
         all.push(Property::sometimes("superseded", |_, world: &World| because(world, Status::Cancelled, "superseded")));
-    }
-    if bounds.left.policy_changes > 0 {
-        all.push(Property::sometimes("executed after a new round", |_, world: &World| {
-            executed(world) && world.payment().round > 1
-        }));
     }
     all
 }

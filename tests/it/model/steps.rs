@@ -44,7 +44,9 @@ impl Desk {
     fn of_worker(&self, world: &World, who: usize, acts: &mut Vec<Act>) {
         match &world.workers[who] {
             Place::Idle => {
-                if self.claimable(world) && self.step(world) != Step::Nothing {
+                // Of two that are idle the one is as good as the other.
+                let second = who > 0 && world.workers[0] == Place::Idle;
+                if !second && self.claimable(world) && self.step(world) != Step::Nothing {
                     acts.push(Act::Claims(who));
                 }
                 return;
@@ -53,11 +55,12 @@ impl Desk {
                 acts.extend(self.sights(world).into_iter().map(|seen| Act::LooksUp(who, seen)));
             }
             Place::Chosen(_) => acts.push(Act::Begins(who)),
-            Place::Recorded { in_time, .. } => {
-                if *in_time {
+            Place::Recorded { age, .. } => {
+                let in_time = self.may_send(*age);
+                if in_time {
                     acts.push(Act::Sends(who));
                 }
-                if !*in_time || world.left.not_sent > 0 {
+                if !in_time || world.left.not_sent > 0 {
                     acts.push(Act::SendsNothing(who));
                 }
             }
@@ -71,7 +74,7 @@ impl Desk {
                 acts.extend([Word::Reached, Word::Unreachable].map(|told| Act::Notified(who, told)));
             }
             Place::Answered { .. } => acts.push(Act::Settles(who)),
-            Place::Learned(_) => acts.push(Act::Learns(who)),
+            Place::Learned { .. } => acts.push(Act::Learns(who)),
         }
         if world.left.crashes > 0 {
             acts.push(Act::Dies(who));
@@ -112,7 +115,7 @@ impl Desk {
         if payment.held_at.is_some() && world.by_hand || in_doubt && world.left.attestations > 0 && world.paid() > 0 {
             acts.push(Act::AttestExecuted);
         }
-        if in_doubt && world.left.attestations > 0 && world.paid() == 0 {
+        if in_doubt && world.left.attestations > 0 && (world.paid() == 0 || self.bounds.errs) {
             acts.push(Act::AttestNotExecuted);
         }
         if world.left.supersedes > 0 {
@@ -155,6 +158,8 @@ impl Desk {
                 };
                 if kept {
                     next.rail.ledger.push(Listed { key, at, paid: !refuses });
+                }
+                if kept && self.bounds.keeps_keys {
                     next.rail.keys.push((key, answer, at + self.bounds.key_life));
                 }
                 answer
@@ -177,10 +182,13 @@ impl Desk {
     }
 
     /// A worker that has lost its lease before its transaction will find so, and do nothing.
-    fn forget(world: &mut World) {
+    fn forget(&self, world: &mut World) {
+        if self.weak == Some(Weak::Unfenced) {
+            return;
+        }
         let (lease, now) = (world.lease, world.now);
         for (who, place) in world.workers.iter_mut().enumerate() {
-            let fenced = matches!(place, Place::Chosen(_) | Place::Learned(_));
+            let fenced = matches!(place, Place::Chosen(_) | Place::Learned { .. });
             if fenced && !lease.is_some_and(|(holder, until)| holder == who && until > now) {
                 *place = Place::Idle;
             }
@@ -192,8 +200,8 @@ impl Desk {
         next.now += 1;
         let now = next.now;
         for place in &mut next.workers {
-            if let Place::Recorded { in_time, .. } = place {
-                *in_time = self.may_send(1);
+            if let Place::Recorded { age, .. } = place {
+                *age = self.bounds.send_within.min(*age + 1);
             }
         }
         next.wire.retain(|request| request.sent + self.bounds.way >= now);
@@ -222,7 +230,8 @@ impl Model for Desk {
     fn actions(&self, world: &World, acts: &mut Vec<Act>) {
         let idle = world.workers.iter().all(|place| *place == Place::Idle);
         let ended = world.status().is_terminal();
-        if ended && idle && world.wire.is_empty() && world.desk.is_empty() {
+        let over = ended && idle && world.wire.is_empty() && world.desk.is_empty();
+        if over || self.bounds.until_intent && world.payment().execution.sends > 0 {
             return;
         }
         if self.time_may_pass(world) {
@@ -246,7 +255,7 @@ impl Model for Desk {
 
     fn next_state(&self, world: &World, act: Act) -> Option<World> {
         let mut next = self.after(world, act)?;
-        Self::forget(&mut next);
+        self.forget(&mut next);
         Some(next)
     }
 
@@ -256,8 +265,7 @@ impl Model for Desk {
 
     fn within_boundary(&self, world: &World) -> bool {
         let execution = &world.payment().execution;
-        let left_out = self.bounds.until_intent && execution.sends > 0;
-        execution.sends - execution.not_sent <= self.bounds.doubts && !left_out
+        execution.sends - execution.not_sent <= self.bounds.doubts
     }
 }
 
@@ -276,7 +284,7 @@ impl Desk {
                 self.begin(world, who, step)
             }
             Act::LooksUp(who, seen) => {
-                next.workers[who] = Place::Learned(seen);
+                next.workers[who] = Place::Learned { seen, asked: world.read() };
                 next
             }
             Act::Sends(who) => {
@@ -311,8 +319,8 @@ impl Desk {
                 self.settle(world, who, *group, *told, read.as_ref().unwrap_or(&world.read()))
             }
             Act::Learns(who) => {
-                let Place::Learned(seen) = world.workers[who] else { return None };
-                self.learn(world, who, seen)
+                let Place::Learned { seen, asked } = &world.workers[who] else { return None };
+                self.learn(world, who, *seen, asked)
             }
             Act::Dies(who) => self.crash(world, who),
             Act::Asks(ask) => return self.ask(world, ask),

@@ -126,10 +126,10 @@ pub(super) enum Place {
     Idle,
     /// Claimed, the step chosen; before the first transaction (CP1, CP2).
     Chosen(Step),
-    /// The intent is durable; before the first byte (CP3).
+    /// The intent is durable, since `age` ticks; before the first byte (CP3).
     Recorded {
         key: Key,
-        in_time: bool,
+        age: Tick,
     },
     /// The request has left (CP4, CP5).
     Calling {
@@ -144,8 +144,11 @@ pub(super) enum Place {
         told: Word,
         read: Option<Read>,
     },
-    /// A look-up's answer is read; before it is stored.
-    Learned(Seen),
+    /// A look-up's answer is read; before it is stored. `asked`: the row when the rail was asked.
+    Learned {
+        seen: Seen,
+        asked: Read,
+    },
 }
 
 /// What a transaction read: how far behind the row is now is in the hash, the payment itself is not.
@@ -240,6 +243,8 @@ pub(super) enum Broken {
     Version,
     /// A hold did not hold.
     Hold,
+    /// Sent again without a look-up that could have shown the attempt before.
+    Asked,
 }
 
 /// How far back anything matters.
@@ -301,11 +306,23 @@ impl World {
         (self.row.0.version - read.row.version, self.now - read.now)
     }
 
+    /// Whether another attempt was begun or another key came since the rail was asked; if not, how long ago that was.
+    fn since(&self, asked: &Read) -> (i64, Tick) {
+        if self.same_attempt(asked) { (0, self.now - asked.now) } else { (1, 0) }
+    }
+
+    /// Whether the last attempt is the one that a look-up asked about.
+    pub(super) fn same_attempt(&self, asked: &Read) -> bool {
+        let [then, now] = [&asked.row, &self.row.0].map(|row| (row.execution.group, row.execution.sends));
+        then == now
+    }
+
     /// All there is to a worker; the two are alike, so their order is not part of the state.
     fn worker(&self, which: usize) -> Worker<'_> {
         let place = &self.workers[which];
         let behind = match place {
             Place::Answered { read: Some(read), .. } => Some(self.behind(read)),
+            Place::Learned { asked, .. } => Some(self.since(asked)),
             _ => None,
         };
         let lease = self.lease.filter(|(holder, _)| *holder == which).map(|(_, until)| (until - self.now).max(0));
