@@ -340,7 +340,7 @@ async fn evidence_that_comes_after_the_move_brings_the_payment_back() {
         let evidence = async || {
             let answer = app.call(&app.auditor(), "get_evidence", json!({"order_id": "order-1"})).await;
             let all = answer.body["evidence"].clone();
-            (all["decisions"].clone(), all["effects"].clone())
+            (all["decisions"].clone(), all["execution"].clone())
         };
         let before = evidence().await;
         assert_eq!(retire(app).await, 1);
