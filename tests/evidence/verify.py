@@ -76,7 +76,7 @@ def webauthn(d, r):
     need(client.get("crossOrigin", False) is False, client.get("topOrigin") is None, data[:32] == sha(r.rp_id).digest())
     kinds = {"ES256": (ec.EllipticCurvePublicKey, [ec.ECDSA(hashes.SHA256())]), "EdDSA": (ed25519.Ed25519PublicKey, [])}
     kind, how = (kinds | {"RS256": (rsa.RSAPublicKey, [padding.PKCS1v15(), hashes.SHA256()])})[r.alg]
-    need(data[32] & 5 == 5, data[32] & 24 != 16, isinstance(key, kind), r.alg != "ES256" or key.key_size == 256)
+    need(data[32] & 29 in (5, 13, 29), isinstance(key, kind), getattr(key, "curve", ec.SECP256R1).name == "secp256r1")
     key.verify(unb64(said.signature), data + sha(raw).digest(), *how)
 def signatures(b):
     for d in b.d:

@@ -78,6 +78,7 @@ pub(super) async fn told(app: &mut App, folder: &Folder) -> Good {
         app.call(&app.operator_named(person), "attest_executed", word).await;
     }
     app.sign_as("finance-3", "apart").await;
+    app.settle().await;
     // A signature is void when its key is revoked before the money moves.
     propose(app, "again", "900.00").await;
     app.sign_as("finance-3", "again").await;

@@ -1,6 +1,7 @@
 //! Evidence: what a desk gives, what both verifiers say of it, and of what was tampered with.
 
 mod any;
+mod command;
 mod desk;
 mod good;
 mod root;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use countersign::ambient::SystemEntropy;
 use countersign::app::{self, Ambient};
 use countersign::journal::Checkpoints;
-use countersign::proof::{NoteSigner, RegistryEntry, SigningKey, Step, Trust, Verdict, verify};
+use countersign::proof::{NoteSigner, RegistryEntry, SigningKey, Trust, Verdict, verify};
 use serde_json::Value;
 
 use crate::desk_policy::policy;
@@ -82,11 +83,6 @@ async fn bundle(app: &App, order: &str) -> String {
     let (status, text) = file(app, &app.auditor(), &payment).await;
     assert_eq!(status, 200, "{text}");
     text
-}
-
-/// Each step's verdict.
-fn verdicts(text: &str, trust: &Trust) -> Vec<(Step, Verdict)> {
-    verify(text.as_bytes(), trust).steps.iter().map(|checked| (checked.step, checked.verdict)).collect()
 }
 
 /// The steps that are not ok, with why.

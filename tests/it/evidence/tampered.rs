@@ -396,6 +396,10 @@ fn execution(good: &Good) -> Vec<Vector> {
         change("execution-more", "the request says more than the payment", &|b| {
             rewrite(&mut b["execution"]["requests"][0]["body"], |sent| sent["split_to"] = json!("mine"));
         }),
+        change("execution-request-twice", "the request names two payees, of which a reader takes one", &|b| {
+            let body = text(&b["execution"]["requests"][0]["body"]).to_owned();
+            b["execution"]["requests"][0]["body"] = json!(body.replacen('{', "{\"payee_account\":\"mine\",", 1));
+        }),
         made(
             "execution-one-person",
             "one person gave both words",
