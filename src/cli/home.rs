@@ -217,7 +217,7 @@ impl Home {
         config.signer.api_key = self.signer_api_key();
         config.signer.callback_secret = self.callback_secret();
         if let Ok(url) = url::Url::parse(&peers.pages) {
-            config.passkeys.rp_id = url.host_str().unwrap_or_default().to_owned();
+            url.host_str().unwrap_or_default().clone_into(&mut config.passkeys.rp_id);
             config.passkeys.origins = vec![url.origin().ascii_serialization()];
         }
         config.registry.root_public_key_file = self.path("keys").join(ROOT_PUBLIC_KEY).display().to_string();
