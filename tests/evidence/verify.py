@@ -52,7 +52,7 @@ def documents(b):
     b.r = [document(kept["entry"], f"registry {parse(kept['entry'])['status']}") for kept in b.registry]
     b.d = [document(each["document"], "approval") for each in b.decisions]
     for d, each in zip(b.d, b.decisions, strict=True):
-        d.__dict__ |= each | {"key_id": d.key_id, "filed": each["key_id"]}
+        vars(d).update(each | {"key_id": d.key_id, "filed": each["key_id"]})
     b.counted = [d for d in b.d if d.standing == "counted"]
     b.receipt = document(b.execution["receipt"], "receipt") if b.execution["receipt"] else None
     b.words = [word for word in b.execution["attestations"] if word["reference"] == b.execution["transfer_id"]]
@@ -130,7 +130,7 @@ def walk(b):
         need(len(chain) == (32 if at else 0), at >= reached, stretch["items"])
         for item in stretch["items"]:
             at, own = at + 1, item.startswith("{")
-            b.entries += [(at, document(item, "entry"))] * own
+            b.entries += [(at, document(item, "entry"))] if own else []
             leaf = sha(b"\0", item).digest() if own else unb64(item)
             need(len(leaf) == 32)
             chain = sha(b"\1", chain, leaf).digest()
@@ -176,7 +176,7 @@ def checkpoint(b):
 def verify(data, root, keys):
     verdicts, b = {}, Record(root=root and serialization.load_pem_public_key(root.encode()), keys=keys)
     def form(b):
-        b.__dict__ |= check(value := parse(data.decode()), MEMBERS["bundle"]) and value
+        vars(b).update(check(value := parse(data.decode()), MEMBERS["bundle"]) and value)
     for run in [form, documents, signatures, registry, quorum, execution, audit, checkpoint]:
         step = STEPS[len(verdicts)]
         try:
