@@ -60,7 +60,7 @@ impl Journal {
             tracing::warn!(
                 signer.id = %signer,
                 key.id = %key_id,
-                "a pinned key does not count: registry.root_public_key_file is set, and no valid entry of this key is signed by that root; countersign keys certify"
+                "a pinned key does not count: the registry's root has signed no entry that says what its row says"
             );
         }
         vouched

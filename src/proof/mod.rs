@@ -1,5 +1,6 @@
-//! What is signed, and how a signature is checked; pure, and shared with whoever verifies offline: `bundle` is all of it
-//! about one payment.
+//! What is signed, and how a signature is checked; pure, and shared with whoever verifies offline.
+//!
+//! `bundle` is all of it about one payment.
 //!
 //! Forms are those of the evidence contract: canonical JSON (RFC 8785) with string values only,
 //! domain-separated SHA-256 digests, Ed25519 detached JWS (RFC 7515 appendix F), and WebAuthn assertions whose

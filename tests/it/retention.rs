@@ -84,8 +84,11 @@ async fn told(app: &App, order: &str) -> Vec<Value> {
         (app.auditor(), "get_evidence"),
         (app.signer_token("finance-1"), "get_approval"),
     ] {
-        let answer = app.call(&token, tool, this.clone()).await;
+        let mut answer = app.call(&token, tool, this.clone()).await;
         assert!(!answer.is_error, "{tool}: {}", answer.body);
+        if let Some(at) = answer.body.pointer_mut("/evidence/generated_at") {
+            *at = Value::Null;
+        }
         answers.push(answer.body);
     }
     answers
