@@ -25,7 +25,7 @@ pub(super) enum Verify {
         after_help = "Examples:\n  countersign verify audit --config countersign.toml --checkpoints /srv/audit --key checkpoint-key.pub\n  COUNTERSIGN__DATABASE__URL=sqlite://.countersign/gateway.db countersign verify audit \\\n    --checkpoints .countersign/checkpoints --key .countersign/keys/checkpoint-key.pub     a dev instance's\n\nFinds entries that were edited, deleted, inserted, reordered or cut off, a chain rewritten as a whole, spoilt\ncheckpoints, payments whose history is not complete, and executions without their approvals. Each is named.\nWithout checkpoints it can't see a chain that was rewritten or cut together with its head."
     )]
     Audit(Audit),
-    /// Check the evidence of one payment, as get_evidence gave it: offline, with no database and no configuration
+    /// Check the evidence of one payment, a file that an auditor was given: offline, with no database and no configuration
     #[command(
         after_help = "Examples:\n  countersign verify evidence order-1.json --root root.pub.pem --checkpoint-key checkpoint-key.pub\n  curl -s -H \"Authorization: Bearer $AUDITOR\" https://pay.example/payments/pay_…/evidence | countersign verify evidence - --root root.pub.pem\n\nEach step has a verdict: ok, failed, or not_checked with what is missing. It was done (0) when all are ok; it is\nbroken (3) when one failed; else (1) something could not be told. Neither key is ever taken from the file."
     )]

@@ -154,7 +154,7 @@ fn a_signature_over_an_entry_is_none_over_anything_else() {
         text.replace("\"revoked_at\":\"\"", "\"revoked_at\":\"2026-01-02T03:04:05.000Z\""),
         text.replace("05.000Z", "05Z"),
         text.replace("{\"alg\"", "{ \"alg\""),
-        text.replace("}", ",\"x\":\"\"}"),
+        text.replace('}', ",\"x\":\"\"}"),
     ];
     for bad in wrong {
         assert_ne!(bad, text);

@@ -133,13 +133,13 @@ fn form(good: &Good) -> Vec<Vector> {
         ),
         change("format-number", "a number that is no string", &|b| b["decisions"][0]["confirmation"] = json!(1)),
         change("format-number-spelled", "a number with a zero before it", &|b| {
-            b["decisions"][0]["round"] = json!("01")
+            b["decisions"][0]["round"] = json!("01");
         }),
         change("format-time", "a time without its milliseconds", &|b| {
             b["decisions"][0]["decided_at"] = json!("2026-01-01T00:00:00Z");
         }),
         change("format-no-such-time", "the 30th of February", &|b| {
-            b["generated_at"] = json!("2026-02-30T00:00:00.000Z")
+            b["generated_at"] = json!("2026-02-30T00:00:00.000Z");
         }),
         change("format-list", "a list of the values where an object belongs", &|b| {
             let policy = &b["policy"];
