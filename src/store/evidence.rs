@@ -1,4 +1,4 @@
-//! What evidence is put together from: the rail's word, copies of checkpoints, hashes of entries, decisions with their times.
+//! What evidence is put together from: the rail's word, copies of checkpoints, entries, decisions with their times.
 
 use sqlx::FromRow;
 
