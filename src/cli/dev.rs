@@ -197,7 +197,7 @@ fn signer_settings(home: &Home, peers: &Peers) -> Result<SignerSettings, Command
     })
 }
 
-/// Pins the dev signers' keys in the gateway's own table, as an operator would.
+/// Pins the dev signers' keys in the gateway's own table, with the root's word, as an operator would.
 async fn enrol(config: &Config, home: &Home, ambient: &Ambient) -> Result<(), CommandFault> {
     let store = open_store(config, Arc::clone(&ambient.clock)).await?;
     for (signer, key) in home.signers() {
@@ -208,7 +208,9 @@ async fn enrol(config: &Config, home: &Home, ambient: &Ambient) -> Result<(), Co
             node: "dev".to_owned(),
         };
         let key_id = dev_key_id(key).parse().map_err(failed)?;
-        registry.pin(&store, &key_id, &SignerKey::Jws(key.public())).await.map_err(failed)?;
+        let pinned = SignerKey::Jws(key.public());
+        registry.clone().pin(&store, &key_id, &pinned).await.map_err(failed)?;
+        registry.certify(&store, &key_id, &pinned.public_key(), home.root()).await.map_err(failed)?;
     }
     store.close().await;
     Ok(())
@@ -216,7 +218,7 @@ async fn enrol(config: &Config, home: &Home, ambient: &Ambient) -> Result<(), Co
 
 fn welcome(card: &Card, folder: &str) -> String {
     let Card { mcp_url, tokens, peers, .. } = card;
-    let Peers { signer, pages, rail, .. } = peers;
+    let Peers { gateway, signer, pages, rail } = peers;
     let client = serde_json::json!({"mcpServers": {"countersign": {
         "type": "streamable-http", "url": mcp_url, "headers": {"Authorization": format!("Bearer {}", tokens.agent)}}}});
     let client = serde_json::to_string_pretty(&client).unwrap_or_default();
@@ -254,6 +256,11 @@ Then countersign it, as the person finance-1, from another terminal in this fold
 Or make a passkey first, and countersign on the sign page:
 
   cargo run -- keys invite finance-1 --by me --config {folder}/countersign.toml
+
+What stands behind a payment, for anyone to check:
+
+  curl -s {gateway}/payments/PAYMENT_ID/evidence -H 'Authorization: Bearer AUDITOR' > evidence.json
+  cargo run -- verify evidence evidence.json --root {folder}/keys/root.pub.pem --checkpoint-key {folder}/keys/checkpoint-key.pub
 "#,
         agent = tokens.agent,
         signer_token = tokens.signer,

@@ -78,6 +78,9 @@ pub(super) const SIGNERS: [&str; 2] = ["finance-1", "finance-2"];
 /// The key of the audit's checkpoints, and what its checkpoints are named after.
 const CHECKPOINT_KEY: &str = "checkpoint-key";
 const ORIGIN: &str = "dev";
+/// The registry's root.
+const ROOT_KEY: &str = "root.pem";
+const ROOT_PUBLIC_KEY: &str = "root.pub.pem";
 /// How long dev tokens last.
 const TOKENS_LAST: Duration = Duration::from_hours(24);
 
@@ -87,6 +90,7 @@ pub struct Home {
     dir: PathBuf,
     mint: Mint,
     signer_keys: Vec<SigningKey>,
+    root: SigningKey,
     signer_api_key: String,
     rail_api_key: String,
     callback_secret: String,
@@ -134,6 +138,10 @@ impl Home {
                     .map_err(|err| CommandFault::Unusable(format!("keys/{signer}.pem: {err}")))?,
             );
         }
+        let root = SigningKey::from_pem(&file(ROOT_KEY, &key_pem)?)
+            .map_err(|err| CommandFault::Unusable(format!("keys/{ROOT_KEY}: {err}")))?;
+        let public = dir.join("keys").join(ROOT_PUBLIC_KEY);
+        write_private(&public, &root.public().to_pem().map_err(failed)?).map_err(|err| unusable(&public, err))?;
         let jwks = dir.join("keys").join("jwks.json");
         write_private(&jwks, &mint.jwks()).map_err(|err| unusable(&jwks, err))?;
         let checkpoint_key = || Ok(NoteSigner::from_seed(ORIGIN, &seed()).map_err(failed)?.to_text());
@@ -149,6 +157,7 @@ impl Home {
             dir,
             mint,
             signer_keys,
+            root,
         })
     }
 
@@ -192,6 +201,11 @@ impl Home {
         SIGNERS.into_iter().zip(&self.signer_keys)
     }
 
+    /// The registry's root: of a dev instance alone it is where the gateway is.
+    pub(super) const fn root(&self) -> &SigningKey {
+        &self.root
+    }
+
     /// Points `config` at this folder and these peers.
     pub(super) fn configure(&self, config: &mut Config, peers: &Peers) {
         config.server.public_url.clone_from(&peers.gateway);
@@ -206,6 +220,7 @@ impl Home {
             url.host_str().unwrap_or_default().clone_into(&mut config.passkeys.rp_id);
             config.passkeys.origins = vec![url.origin().ascii_serialization()];
         }
+        config.registry.root_public_key_file = self.path("keys").join(ROOT_PUBLIC_KEY).display().to_string();
         config.rail.url.clone_from(&peers.rail);
         config.rail.api_key = self.rail_api_key();
         config.audit.checkpoint_folder = self.path("checkpoints");
@@ -264,7 +279,7 @@ impl Home {
             "# Where this dev instance is, for the commands that take --config; written anew at each start.\n\n\
              [server]\npublic_url = {}\n\n[database]\nurl = {}\n\n[auth]\nissuer = {}\njwks_file = {}\n\n\
              [payments]\npayee_account = {}\n\n[signer]\nurl = {}\napi_key_file = {}\ncallback_secret_file = {}\n\n\
-             [passkeys]\nrp_id = {}\norigins = {origins}\n\n[rail]\nurl = {}\napi_key_file = {}\n\n\
+             [passkeys]\nrp_id = {}\norigins = {origins}\n\n[registry]\nroot_public_key_file = {}\n\n[rail]\nurl = {}\napi_key_file = {}\n\n\
              [audit]\ncheckpoint_folder = {}\ncheckpoint_key_file = {}\n",
             text(&config.server.public_url),
             text(&format!("sqlite://{}", self.path("gateway.db").display())),
@@ -275,6 +290,7 @@ impl Home {
             text(&key("signer-api-key")),
             text(&key("callback-secret")),
             text(&config.passkeys.rp_id),
+            text(&config.registry.root_public_key_file),
             text(&config.rail.url),
             text(&key("rail-api-key")),
             text(&self.path("checkpoints").display().to_string()),

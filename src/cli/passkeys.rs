@@ -9,7 +9,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::keys::key_id_in;
 use super::output::{say, warn};
+use super::root::RootKey;
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed};
 use crate::ambient::Entropy;
@@ -54,6 +56,8 @@ pub(super) struct Pin {
     #[arg(long, default_value = "default")]
     tenant: String,
     #[command(flatten)]
+    root: RootKey,
+    #[command(flatten)]
     file: ConfigFile,
 }
 
@@ -73,7 +77,7 @@ impl Invite {
         let invited: Invited =
             desk.post("api/v1/invitations", &json!({"document": text}), ambient.entropy.as_ref()).await?;
         say(format_args!(
-            "{}\n\nSend this link to {} alone; it holds until {}:\n  {}\n\nThe page shows a code when the passkey was made. Let its owner read it to you, on the telephone say, then:\n  countersign keys pin {} {} CODE --by '{}'",
+            "{}\n\nSend this link to {} alone; it holds until {}:\n  {}\n\nThe page shows a code when the passkey was made. Let its owner read it to you, on the telephone say, then:\n  countersign keys pin {} {} CODE --by '{}'{}",
             document.invitation_id,
             self.signer,
             document.expires_at,
@@ -81,6 +85,7 @@ impl Invite {
             self.signer,
             document.invitation_id,
             self.by,
+            if config.registry.root_public_key_file.is_empty() { "" } else { " --root-key ROOT.pem" },
         ));
         Ok(())
     }
@@ -89,6 +94,7 @@ impl Invite {
 impl Pin {
     pub(super) async fn run(self) -> Result<(), CommandFault> {
         let registry = registry(&self.tenant, &self.signer, &self.by)?;
+        let root = self.root.read()?;
         let config = Config::load(self.file.config.as_deref())?;
         let party = party(&config.passkeys)?;
         let desk = SignerDesk::of(&config)?;
@@ -106,10 +112,11 @@ impl Pin {
             label: &answered.label,
             code: &self.code,
         };
-        let pinned = registry.pin_passkey(&store, &party, &answer).await;
-        store.close().await;
-        let pinned = pinned.map_err(failed)?;
+        let pinned = registry.pin_passkey(&store, &party, &answer).await.map_err(failed)?;
         say(format_args!("{} enrolled {} ({})", self.signer, pinned.key_id, pinned.label));
+        let certified = root.certify(&store, &registry, &key_id_in(&pinned.key_id)?, &pinned.public_key).await;
+        store.close().await;
+        certified?;
         desk.tell(&self.signer, &pinned, "active").await;
         Ok(())
     }

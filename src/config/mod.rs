@@ -48,6 +48,7 @@ pub struct Config {
     pub worker: Worker,
     pub signer: Signer,
     pub passkeys: Passkeys,
+    pub registry: Registry,
     pub rail: Rail,
     pub webhooks: Webhooks,
     pub audit: Audit,
@@ -111,6 +112,14 @@ pub struct Auth {
 #[expect(missing_docs, reason = "config/countersign.toml documents every key")]
 pub struct PolicyFile {
     pub file: PathBuf,
+}
+
+/// `[registry]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/countersign.toml documents every key")]
+pub struct Registry {
+    pub root_public_key_file: String,
 }
 
 /// `[payments]`.

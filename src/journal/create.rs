@@ -280,7 +280,7 @@ struct Ruling {
 pub(super) fn document(terms: &Terms, round: i64, audience: &str) -> Result<(String, String), Refusal> {
     let canonical = |_| Refusal::new(Code::Internal, "the payment can't be put in canonical form");
     let policy_digest =
-        b64url(crate::proof::tagged_digest("countersign/policy/v1", &jcs(&terms.policy).map_err(canonical)?));
+        b64url(crate::proof::tagged_digest(PaymentDocument::POLICY, &jcs(&terms.policy).map_err(canonical)?));
     let currency = terms.amount.currency();
     let document = PaymentDocument {
         typ: PaymentDocument::TYPE.to_owned(),

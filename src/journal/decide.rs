@@ -222,6 +222,9 @@ impl Journal {
         let keys = tx.pinned_keys(payment.terms.tenant.as_str(), decision.signer.as_str()).await?;
         let (pinned, key) = active_key(&keys, &claim)
             .ok_or_else(|| invalid("no active key of this signer's has that name; an operator enrols keys"))?;
+        if !self.is_vouched(payment.terms.tenant.as_str(), pinned) {
+            return Err(invalid("the registry's root has not signed this key's entry; an operator certifies keys"));
+        }
         match key.verify(&pinned.key_id, &document, &decision.proof) {
             Ok(counter) => Ok(Verified { document, digest, key_id: pinned.key_id.clone(), counter }),
             Err(_) if signs_earlier(tx, payment, decision, (&key, &pinned.key_id), &self.rules.audience).await? => {
@@ -239,6 +242,7 @@ impl Journal {
         for decision in decisions {
             let keys = tx.pinned_keys(payment.terms.tenant.as_str(), &decision.signer_id).await?;
             let key = keys.iter().find(|key| key.key_id == decision.key_id && key.revoked_at.is_none());
+            let key = key.filter(|key| self.is_vouched(payment.terms.tenant.as_str(), key));
             let says_so = is_decision_about(&decision, &payment.digest);
             if says_so && key.is_some_and(|key| is_proved_by(&decision, key)) {
                 standing.push(decision);

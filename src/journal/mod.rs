@@ -25,6 +25,7 @@ mod compared;
 mod context;
 mod create;
 mod decide;
+mod evidence;
 mod execute;
 mod explain;
 mod history;
@@ -52,12 +53,12 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 pub use crate::store::{AuditRow, DueKind, Lease, Moved, Parking, Place, Stuck};
-pub use audit::Evidence;
 pub use check::SignerNews;
 pub use checkpoints::{CheckpointFault, CheckpointPlan, Checkpointed, Checkpoints};
 pub use context::ContextBudget;
 pub use create::{CreateRequest, Created};
 pub use decide::{Decision, Source, Verdict};
+pub use evidence::Evidence;
 pub use explain::{Diagnosis, Finding};
 pub use manual::{Attested, Verb};
 #[cfg(test)]
@@ -68,7 +69,7 @@ pub use reading::{Approval, ApprovalForm, Page, Selector};
 pub use recorded::Recorded;
 #[cfg(test)]
 pub(crate) use recorded::for_test;
-pub use registry::{InvitationAnswer, Registry};
+pub use registry::{InvitationAnswer, Registry, vouches};
 pub use restore::{Comparing, RestoreReport};
 pub use rules::{EventRules, Rules, resend_window, settle_after};
 pub use work::Progress;

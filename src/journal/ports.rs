@@ -282,6 +282,8 @@ pub struct Transfer {
 pub struct RailReceipt {
     /// The rail's id for the transfer.
     pub transfer_id: String,
+    /// The canonical receipt, for evidence.
+    pub document: String,
 }
 
 /// What the rail knows under our reference.

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use super::Journal;
 use crate::ambient::Entropy;
-use crate::domain::{KeyId, Refusal, SignerId, TenantId};
+use crate::domain::{KeyId, Refusal, SignerId, TenantId, Timestamp};
 use crate::proof::{
-    EnrolmentDocument, JWS_ALG, NewPasskey, PASSKEY, Registration, RelyingParty, SignerKey, b64url, enrolment_digest,
-    read_registration,
+    EnrolmentDocument, JWS_ALG, NewPasskey, PASSKEY, PublicKey, Registration, RegistryEntry, RelyingParty, SignerKey,
+    SigningKey, b64url, enrolment_digest, read_registration, sign_entry, verify_entry,
 };
 use crate::store::{AuditNote, PinnedKey, Store, StoredInvitation, Tx};
 
@@ -21,6 +22,49 @@ pub struct Registry {
     pub by: String,
     /// The process that writes.
     pub node: String,
+}
+
+/// The registry's entry of a key, as it stands in its row.
+pub(super) fn entry_of(tenant: &str, key: &PinnedKey) -> RegistryEntry {
+    let time = |micros| Timestamp::from_micros(micros).rfc3339();
+    let status = if key.revoked_at.is_none() { RegistryEntry::ACTIVE } else { RegistryEntry::REVOKED };
+    RegistryEntry {
+        typ: RegistryEntry::TYPE.to_owned(),
+        tenant: tenant.to_owned(),
+        signer_id: key.signer_id.clone(),
+        key_id: key.key_id.clone(),
+        alg: key.alg.clone(),
+        public_key: key.public_key.clone(),
+        credential_id: key.credential_id.clone(),
+        rp_id: key.rp_id.clone(),
+        origins: key.origins.clone(),
+        enrolled_by: key.enrolled_by.clone(),
+        enrolled_at: time(key.enrolled_at),
+        status: status.to_owned(),
+        revoked_at: key.revoked_at.map(time).unwrap_or_default(),
+    }
+}
+
+/// Whether the root stands behind a key: it signed an entry that says just what the row says.
+pub fn vouches(root: &PublicKey, tenant: &str, key: &PinnedKey) -> bool {
+    let own = entry_of(tenant, key).canonical();
+    own.is_ok_and(|own| own == key.entry) && verify_entry(root, &key.entry, &key.entry_signature).is_ok()
+}
+
+impl Journal {
+    /// Whether a key may count: where there is a root, only one that it signed, just as its row says.
+    pub(super) fn is_vouched(&self, tenant: &str, key: &PinnedKey) -> bool {
+        let vouched = self.rules.registry_root.as_ref().is_none_or(|root| vouches(root, tenant, key));
+        if !vouched {
+            let (signer, key_id) = (&key.signer_id, &key.key_id);
+            tracing::warn!(
+                signer.id = %signer,
+                key.id = %key_id,
+                "a pinned key does not count: the registry's root has signed no entry that says what its row says"
+            );
+        }
+        vouched
+    }
 }
 
 /// The answer to an invitation, as the signer service keeps it, and what the operator was told by its owner.
@@ -60,6 +104,54 @@ impl Registry {
         }
         tx.commit().await?;
         Ok(true)
+    }
+
+    /// Puts the root's word on a key as its row stands now: on a new one, and on one that was revoked.
+    ///
+    /// `expected` is the public key that whoever holds the root knows it to be: a row says what a database was told.
+    ///
+    /// *Errors*: `INVALID_ARGUMENT` when there is no such key, or it is another.
+    pub async fn certify(
+        &self,
+        store: &Store,
+        key_id: &KeyId,
+        expected: &str,
+        root: &SigningKey,
+    ) -> Result<RegistryEntry, Refusal> {
+        let mut tx = store.begin().await?;
+        let tenant = self.tenant.as_str();
+        let known = tx.pinned_keys(tenant, self.signer.as_str()).await?;
+        let key = known
+            .into_iter()
+            .find(|key| key.key_id == key_id.as_str())
+            .ok_or_else(|| Refusal::invalid("key_id", "is no key of this signer's"))?;
+        if key.public_key != expected {
+            return Err(Refusal::invalid(
+                "key_id",
+                "the database holds another public key under this name: sign nothing, and look who changed it",
+            ));
+        }
+        let entry = entry_of(tenant, &key);
+        if vouches(&root.public(), tenant, &key) {
+            return Ok(entry);
+        }
+        let text = entry
+            .canonical()
+            .map_err(|_| Refusal::new(crate::domain::Code::Internal, "the entry can't be put in canonical form"))?;
+        let signature = sign_entry(root, &text);
+        if !tx.certify_key(tenant, (&key.signer_id, &key.key_id), &text, &signature).await? {
+            return Err(Refusal::invalid("key_id", "is no key of this signer's"));
+        }
+        tx.audit(self.note("signer_key.certified", key_id.as_str(), text));
+        tx.commit().await?;
+        Ok(entry)
+    }
+
+    /// A key of this signer's as it is pinned.
+    pub async fn pinned(&self, store: &Store, key_id: &KeyId) -> Result<PinnedKey, Refusal> {
+        let known = store.read().await?.pinned_keys(self.tenant.as_str(), self.signer.as_str()).await?;
+        let key = known.into_iter().find(|key| key.key_id == key_id.as_str());
+        key.ok_or_else(|| Refusal::invalid("key_id", "is no key of this signer's"))
     }
 
     /// Revokes the key: it counts no more, not even for a payment that is signed and not yet started.

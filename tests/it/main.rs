@@ -34,6 +34,7 @@ mod domain_steps;
 mod domain_transitions;
 mod domain_values;
 mod domain_votes;
+mod evidence;
 mod field_bugs;
 mod field_bugs_money;
 mod flow_breaker;

@@ -10,12 +10,14 @@ use super::super::output::say;
 use super::super::serve::ConfigFile;
 use super::super::{CommandFault, ambient, failed};
 use crate::adapters::CheckpointSink;
-use crate::app::{Ambient, WaysOut, checkpoint_key, open_existing, read_policy, ways_out};
+use crate::app::{Ambient, WaysOut, checkpoint_key, open_existing, read_policy, registry_root, ways_out};
 use crate::config::{Config, shown_url};
 use crate::domain::Policy;
 use crate::http::auth::{KeySource, Verifier};
 use crate::journal::ports::{Answer, RailPort as _, SignerPort as _};
-use crate::store::Store;
+use crate::journal::vouches;
+use crate::proof::PublicKey;
+use crate::store::{Store, StoreFault};
 use crate::telemetry;
 
 /// Options of `check` by itself.
@@ -177,7 +179,7 @@ async fn database(config: &Config, policy: &Policy, ambient: &Ambient) -> [Row; 
         Err(fault) => Err(fault.to_string()),
     };
     let keys = match &schema {
-        Ok(()) => signers_keys(&store, policy).await,
+        Ok(()) => signers_keys(config, &store, policy).await,
         Err(_) => Verdict::Skipped("the schema is not the one of this version"),
     };
     store.close().await;
@@ -185,8 +187,15 @@ async fn database(config: &Config, policy: &Policy, ambient: &Ambient) -> [Row; 
 }
 
 /// Whether everyone whom the policy asks could sign.
-async fn signers_keys(store: &Store, policy: &Policy) -> Verdict {
-    let found = async { store.read().await?.signers_with_keys().await }.await;
+async fn signers_keys(config: &Config, store: &Store, policy: &Policy) -> Verdict {
+    let root = match registry_root(config) {
+        Ok(root) => root,
+        Err(fault) => return Verdict::Failed(fault.to_string()),
+    };
+    let found = match &root {
+        None => async { store.read().await?.signers_with_keys().await }.await,
+        Some(root) => signers_under(store, root).await,
+    };
     let have = match found {
         Ok(have) => have,
         Err(fault) => return Verdict::Failed(fault.to_string()),
@@ -196,8 +205,23 @@ async fn signers_keys(store: &Store, policy: &Policy) -> Verdict {
     if without.is_empty() {
         return Verdict::Ok;
     }
-    Verdict::Warning(format!(
-        "none is pinned of {}: the policy asks for what they can't sign; keys enrol pins one",
-        without.join(", ")
-    ))
+    let without = without.join(", ");
+    Verdict::Warning(match root {
+        None => format!("none is pinned of {without}: the policy asks for what they can't sign; keys enrol pins one"),
+        Some(_) => format!(
+            "none that the registry's root has signed is pinned of {without}: the policy asks for what they can't sign; keys enrol and keys certify sign one with --root-key"
+        ),
+    })
+}
+
+/// Everyone, of any tenant, who has a key that counts under `root`.
+async fn signers_under(store: &Store, root: &PublicKey) -> Result<Vec<String>, StoreFault> {
+    let mut session = store.read().await?;
+    let mut have = Vec::new();
+    for tenant in session.audit_tenants().await? {
+        let keys = session.keys_of_tenant(&tenant).await?;
+        let good = keys.into_iter().filter(|key| key.revoked_at.is_none() && vouches(root, &tenant, key));
+        have.extend(good.map(|key| key.signer_id));
+    }
+    Ok(have)
 }

@@ -116,7 +116,7 @@ pub(super) fn with_the_chain(story: &Story) -> Vec<Way> {
 }
 
 /// Every table that speaks of a payment, but the audit.
-pub(super) const OF_A_PAYMENT: [&str; 11] = [
+pub(super) const OF_A_PAYMENT: [&str; 12] = [
     "payments",
     "decisions",
     "challenges",
@@ -128,6 +128,7 @@ pub(super) const OF_A_PAYMENT: [&str; 11] = [
     "archived_decisions",
     "archived_challenges",
     "archived_effects",
+    "receipts",
 ];
 
 /// A payment deleted with all that speaks of it.

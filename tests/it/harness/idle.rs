@@ -24,7 +24,9 @@ impl RailPort for InstantRail {
 
     fn execute<'a>(&'a self, _: &'a Recorded) -> BoxFuture<'a, Outcome<RailReceipt>> {
         let number = self.0.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async move { Outcome::Done(RailReceipt { transfer_id: format!("tr-{number}") }) })
+        Box::pin(
+            async move { Outcome::Done(RailReceipt { transfer_id: format!("tr-{number}"), document: String::new() }) },
+        )
     }
 
     fn lookup<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Lookup> {
