@@ -41,6 +41,7 @@ mod restore;
 mod retention;
 mod rules;
 pub mod verify;
+mod votes;
 mod work;
 
 use std::sync::Arc;

@@ -61,7 +61,7 @@ async fn pin(app: &App, person: &str, invitation: &str, code: &str) -> Result<St
 }
 
 /// A passkey of a person's that counts, and the registry's name for it.
-async fn enrolled(app: &App, person: &str) -> (SoftPasskey, String) {
+pub(crate) async fn enrolled(app: &App, person: &str) -> (SoftPasskey, String) {
     let passkey = SoftPasskey::new(&site(app));
     let (document, url) = invite(app, person).await;
     let (status, body) = answer(app, &url, &passkey, &enrolment_digest(&document.canonical().unwrap())).await;
@@ -71,14 +71,14 @@ async fn enrolled(app: &App, person: &str) -> (SoftPasskey, String) {
 }
 
 /// What `person` signs with a passkey.
-async fn document(app: &App, person: &str, order: &str, choice: Choice) -> String {
+pub(crate) async fn document(app: &App, person: &str, order: &str, choice: Choice) -> String {
     let text = app.document(person, order, choice.as_str(), "").await;
     let document = DecisionDocument::parse(&text).unwrap();
     DecisionDocument { key_id: PASSKEY.to_owned(), ..document }.canonical().unwrap()
 }
 
 /// Sends a decision through the sign page.
-async fn decide(app: &App, order: &str, document: &str, assertion: &str) -> (u16, String) {
+pub(crate) async fn decide(app: &App, order: &str, document: &str, assertion: &str) -> (u16, String) {
     let link = app.call(&app.agent(), "get_sign_link", json!({"order_id": order})).await;
     let url = format!("{}/decisions", link.text("sign_url"));
     let body = json!({"document": document, "proof": {"type": "webauthn", "value": assertion}});
@@ -89,7 +89,7 @@ async fn decide(app: &App, order: &str, document: &str, assertion: &str) -> (u16
 }
 
 /// Has the signer service keep a decision that it never checked: it is in someone else's hands.
-async fn smuggle(app: &App, order: &str, person: &str, document: &str, assertion: &str, at: i64) -> Answer {
+pub(crate) async fn smuggle(app: &App, order: &str, person: &str, document: &str, assertion: &str, at: i64) -> Answer {
     let payment = app.payment(order).await.terms.payment_id.to_string();
     let sql = format!(
         "INSERT INTO decisions SELECT 'dec_{payment}_{at}', id, round, '{person}', 'approve', '{document}', 'webauthn', \

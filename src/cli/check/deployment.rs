@@ -186,15 +186,25 @@ async fn database(config: &Config, policy: &Policy, ambient: &Ambient) -> [Row; 
 
 /// Whether everyone whom the policy asks could sign.
 async fn signers_keys(store: &Store, policy: &Policy) -> Verdict {
-    let found = async { store.read().await?.signers_with_keys().await }.await;
+    let found = async { store.read().await?.keys_of_signers().await }.await;
     let have = match found {
         Ok(have) => have,
         Err(fault) => return Verdict::Failed(fault.to_string()),
     };
-    let without: Vec<&str> =
-        policy.signers().into_iter().filter(|signer| !have.iter().any(|known| known == signer)).collect();
-    if without.is_empty() {
+    let most =
+        |signer: &str| have.iter().filter(|(known, _)| known == signer).map(|(_, keys)| *keys).max().unwrap_or(0);
+    let needed = policy.keys_needed();
+    let lacking: Vec<&str> =
+        needed.iter().filter(|(signer, keys)| most(signer) < i64::from(**keys)).map(|(signer, _)| *signer).collect();
+    let without: Vec<&str> = lacking.iter().copied().filter(|signer| most(signer) == 0).collect();
+    if lacking.is_empty() {
         return Verdict::Ok;
+    }
+    if without.is_empty() {
+        return Verdict::Warning(format!(
+            "a second is missing of {}: the policy has them confirm with another key; keys invite makes one",
+            lacking.join(", ")
+        ));
     }
     Verdict::Warning(format!(
         "none is pinned of {}: the policy asks for what they can't sign; keys enrol pins one",

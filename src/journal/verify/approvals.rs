@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::super::decide::{is_decision_about, is_proved_by, votes};
+use super::super::decide::{is_decision_about, is_proved_by};
+use super::super::votes::votes;
 use super::payments::{Case, pinned_key};
 use super::{Break, BreakKind};
 use crate::domain::{Standing, Timestamp, evaluate};
