@@ -30,11 +30,13 @@ pub use invariant::{Invariant, broken, broken_by};
 pub use money::{Currency, MAX_MINOR, Money};
 pub use payment::{Closing, Execution, Notice, Payment, Phase, Stage, Status, Terms};
 pub use policy::{
-    Answer, ApprovalPolicy, Bound, Counts, Facts, Lack, Level, Limit, Payees, Policy, PolicyFault, Proposed, Usage,
-    Window,
+    Answer, ApprovalPolicy, Bound, Counts, Deputy, Facts, Group, Lack, Level, Limit, Payees, Policy, PolicyFault,
+    Proposed, Usage, Window,
 };
 pub use principal::{Principal, Role};
-pub use quorum::{Cast, Standing, Turn, Vote, cast, evaluate, is_requester, lost};
+pub use quorum::{
+    Cast, Progress, Standing, Turn, Vote, cast, enough, evaluate, is_barred, is_requester, lost, progress, wants,
+};
 pub use refusal::{Code, Entry, PaymentRef, Refusal};
 pub use text::{Account, Memo, PartyName, Reason};
 pub use time::Timestamp;

@@ -3,11 +3,12 @@
 use super::budget::judged_again;
 use super::create::document;
 use super::reading::{decision_bytes, signer_of};
+use super::votes::{Word, votes, wants_another, word};
 use super::{Act, Journal, Selector, again, unless_restoring};
 use crate::crash::{self, Point};
 use crate::domain::{
     Applied, ApprovalPolicy, Choice, Code, DecisionId, Event, Payment, PaymentId, Principal, Reason, Refusal, SignerId,
-    Standing, TenantId, Terms, Turn, Vote, apply, cast, evaluate, is_requester, lost,
+    Standing, TenantId, Terms, Turn, Vote, apply, cast, evaluate, is_barred, is_requester, lost,
 };
 use crate::proof::{Claim, DecisionDocument, PASSKEY, Proof, SignerKey};
 use crate::store::{Guard, PinnedKey, StoredDecision, Tx};
@@ -45,6 +46,8 @@ pub struct Verdict {
     pub payment: Payment,
     /// Whether this very decision had been recorded before.
     pub replayed: bool,
+    /// Whether the rule has its signer confirm it with another key.
+    pub again: bool,
 }
 
 impl Journal {
@@ -105,15 +108,19 @@ impl Journal {
             .ok_or_else(|| Refusal::new(Code::PaymentNotFound, "there is no such payment"))?;
         let Verified { document, digest, key_id, counter } = self.verify(&mut tx, &payment, decision).await?;
         let earlier = tx.decisions(payment_id.as_str(), payment.round).await?;
-        if let Some(before) = earlier.iter().find(|before| before.signer_id == decision.signer.as_str()) {
-            if before.document == document {
+        let confirmation = match word(&payment, &earlier, decision, (&document, &key_id))? {
+            Word::Repeated => {
+                let again = wants_another(&payment, &earlier, decision.signer.as_str());
                 // Read again: the twin may have committed between the two reads (PostgreSQL).
                 let payment = tx.payment(tenant.as_str(), payment_id).await?.unwrap_or(payment);
-                return Ok(Verdict { payment, replayed: true });
+                return Ok(Verdict { payment, replayed: true, again });
             }
+            Word::New(confirmation) => confirmation,
+        };
+        if !payment.terms.policy.has_voice(&decision.signer, tx.now()) {
             return Err(Refusal::new(
-                Code::NonceConsumed,
-                format!("you have already decided this payment: {}", before.choice),
+                Code::SignerNotEligible,
+                "you are nobody's deputy at this time; whom you stand in for at other times must decide",
             )
             .about(payment.reference()));
         }
@@ -127,7 +134,7 @@ impl Journal {
             )
             .about(payment.reference()));
         }
-        let vote = Vote { signer: decision.signer.clone(), choice: decision.choice };
+        let vote = Vote { signer: decision.signer.clone(), choice: decision.choice, key: key_id.clone(), at: tx.now() };
         let cast = cast(&payment.terms.policy, &payment.terms, &votes(&earlier), vote);
         if cast.turn == Turn::Later {
             return Err(Refusal::new(
@@ -146,7 +153,8 @@ impl Journal {
             digest: digest.clone(),
             proof_type: decision.proof.form().to_owned(),
             proof: decision.proof.text().to_owned(),
-            confirmation: 1,
+            confirmation,
+            decided_at: tx.now().micros(),
             payment_version: payment.version.saturating_add(1),
         };
         let actor = format!("signer:{}", decision.signer);
@@ -191,14 +199,23 @@ impl Journal {
         tx.commit().await?;
         crash::at(Point::DecideAfterCommit);
         self.announce(&applied);
-        Ok(Verdict { payment: applied.payment, replayed: false })
+        let again = {
+            let all: Vec<StoredDecision> = earlier.into_iter().chain([stored]).collect();
+            wants_another(&applied.payment, &all, decision.signer.as_str())
+        };
+        Ok(Verdict { payment: applied.payment, replayed: false, again })
     }
 
     /// Whether the decision is this signer's own answer to this round's challenge.
     async fn verify(&self, tx: &mut Tx, payment: &Payment, decision: &Decision) -> Result<Verified, Refusal> {
         let about = |refusal: Refusal| refusal.about(payment.reference());
-        if is_requester(&payment.terms.policy, &payment.terms, &decision.signer) {
-            return Err(about(Refusal::new(Code::SelfApprovalForbidden, "who asks for a payment can't approve it")));
+        if is_barred(&payment.terms.policy, &payment.terms, &decision.signer) {
+            let why = if is_requester(&payment.terms.policy, &payment.terms, &decision.signer) {
+                "who asks for a payment can't approve it"
+            } else {
+                "who is paid can't approve it"
+            };
+            return Err(about(Refusal::new(Code::SelfApprovalForbidden, why)));
         }
         let challenges = tx.challenges(payment.terms.payment_id.as_str(), payment.round).await?;
         let challenge = challenges
@@ -254,7 +271,7 @@ impl Journal {
             Ok(rule) => rule,
             Err(refusal) => return Ok(Quorum::Denied(refusal)),
         };
-        Ok(match lost(&payment.terms, rule, &votes) {
+        Ok(match lost(&payment.terms, &rule, &votes) {
             None => Quorum::Holds,
             Some(rule) => Quorum::Lost(Box::new(rule.clone())),
         })
@@ -320,17 +337,6 @@ pub(super) fn is_proved_by(decision: &StoredDecision, key: &PinnedKey) -> bool {
         && proof.is_some_and(|proof| {
             key.key().is_ok_and(|public| public.verify(&key.key_id, &decision.document, &proof).is_ok())
         })
-}
-
-pub(super) fn votes(decisions: &[StoredDecision]) -> Vec<Vote> {
-    decisions
-        .iter()
-        .filter(|decision| decision.payment_version > 0)
-        .filter_map(|decision| {
-            let signer = decision.signer_id.parse().ok()?;
-            Some(Vote { signer, choice: Choice::from_name(&decision.choice)? })
-        })
-        .collect()
 }
 
 /// Rounds further back are not looked at.

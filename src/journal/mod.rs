@@ -44,6 +44,7 @@ mod restore;
 mod retention;
 mod rules;
 pub mod verify;
+mod votes;
 mod work;
 
 use std::sync::Arc;

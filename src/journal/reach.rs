@@ -1,13 +1,13 @@
 //! Reaching the signers: register once a round, notify by number, give up into a person's hands.
 
 use super::attempt::{Intent, Settlement, signer_refusal, signer_trouble, verdict};
-use super::decide::votes;
 use super::ports::{Cause, Notified, Outcome, Receipt, Registered, Registration};
 use super::reading::{challenge_of, is_open};
 use super::recorded::Started;
+use super::votes::votes;
 use super::{Act, Journal, Selector, again, lost_race};
 use crate::crash::{self, Point};
-use crate::domain::{Asker, Code, Event, Payment, Principal, Reach, Refusal, SignerTrouble, Standing, evaluate};
+use crate::domain::{Asker, Code, Event, Payment, Principal, Reach, Refusal, SignerTrouble};
 use crate::store::{EffectKind, EffectState, Lease};
 
 /// What a request to reach the signers came to.
@@ -84,10 +84,6 @@ impl Journal {
         let mut tx = self.store.begin().await?;
         let payment = self.under_lease(&mut tx, lease).await?;
         let decided = votes(&tx.decisions(payment.terms.payment_id.as_str(), payment.round).await?);
-        let level = match evaluate(&payment.terms.policy, &payment.terms, &decided) {
-            Standing::Pending { level, .. } => level,
-            Standing::Complete { .. } | Standing::Rejected => 0,
-        };
         let number = payment.notice.settled.saturating_add(1);
         let key =
             format!("{}:{}:r{}:n{number}", payment.terms.payment_id, EffectKind::SignerNotify.as_str(), payment.round);
@@ -95,7 +91,7 @@ impl Journal {
             kind: EffectKind::SignerNotify,
             key,
             target: payment.notice.signer_ref.clone(),
-            body: self.signer.prepare_notify(payment.round, number, &payment.asked(level, &decided)),
+            body: self.signer.prepare_notify(payment.round, number, &payment.asked(&decided, tx.now())),
         };
         let (payment, recorded) = self.record(tx, started, &payment, vec![Event::NotifyStarted], intent).await?;
         let outcome = self.signer.notify(&recorded).await;

@@ -43,6 +43,8 @@ pub struct StoredDecision {
     pub proof: String,
     /// Which of its signer's confirmations it is, from 1.
     pub confirmation: i64,
+    /// When it was taken in, Unix microseconds.
+    pub decided_at: i64,
     /// The payment's version that it made; 0 for a surplus one, which never counts.
     pub payment_version: i64,
 }
@@ -91,9 +93,9 @@ pub(super) const CHALLENGES: &str = "SELECT signer_id, nonce, issued_at, expires
      UNION ALL SELECT signer_id, nonce, issued_at, expires_at FROM archived_challenges WHERE payment_id = $1 AND round = $2 \
      ORDER BY signer_id";
 /// The decisions of a round, wherever they are kept.
-pub(super) const DECISIONS: &str = "SELECT decision_id, signer_id, key_id, choice, reason, document, digest, proof_type, proof, confirmation, payment_version \
+pub(super) const DECISIONS: &str = "SELECT decision_id, signer_id, key_id, choice, reason, document, digest, proof_type, proof, confirmation, decided_at, payment_version \
      FROM decisions WHERE payment_id = $1 AND round = $2 \
-     UNION ALL SELECT decision_id, signer_id, key_id, choice, reason, document, digest, proof_type, proof, confirmation, payment_version \
+     UNION ALL SELECT decision_id, signer_id, key_id, choice, reason, document, digest, proof_type, proof, confirmation, decided_at, payment_version \
      FROM archived_decisions WHERE payment_id = $1 AND round = $2 ORDER BY payment_version, decision_id";
 
 impl Session {
@@ -115,9 +117,10 @@ impl Session {
             .bind(tenant).bind(signer_id).fetch_all(conn).await)?)
     }
 
-    /// Everyone, of any tenant, who has a key that counts.
-    pub async fn signers_with_keys(&mut self) -> Result<Vec<String>, StoreFault> {
-        Ok(on!(self, conn => sqlx::query_scalar("SELECT DISTINCT signer_id FROM signer_keys WHERE revoked_at IS NULL")
+    /// Everyone, of any tenant, who has keys that count, and how many.
+    pub async fn keys_of_signers(&mut self) -> Result<Vec<(String, i64)>, StoreFault> {
+        Ok(on!(self, conn => sqlx::query_as("SELECT signer_id, CAST(COUNT(*) AS BIGINT) FROM signer_keys \
+              WHERE revoked_at IS NULL GROUP BY tenant, signer_id")
             .fetch_all(conn).await)?)
     }
 }
@@ -146,14 +149,13 @@ impl Tx {
         via: &str,
         decision: &StoredDecision,
     ) -> Result<bool, StoreFault> {
-        let now = self.now().micros();
         let inserted = on!(self, conn => sqlx::query("INSERT INTO decisions (decision_id, payment_id, round, signer_id, key_id, \
                 choice, reason, document, digest, proof_type, proof, via, decided_at, payment_version, confirmation) \
               VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15) \
               ON CONFLICT (payment_id, round, signer_id, confirmation) DO NOTHING")
             .bind(&decision.decision_id).bind(payment_id).bind(round).bind(&decision.signer_id).bind(&decision.key_id)
             .bind(&decision.choice).bind(&decision.reason).bind(&decision.document).bind(&decision.digest)
-            .bind(&decision.proof_type).bind(&decision.proof).bind(via).bind(now).bind(decision.payment_version)
+            .bind(&decision.proof_type).bind(&decision.proof).bind(via).bind(decision.decided_at).bind(decision.payment_version)
             .bind(decision.confirmation)
             .execute(conn).await?.rows_affected());
         Ok(inserted == 1)

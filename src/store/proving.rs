@@ -165,9 +165,9 @@ impl Session {
     pub async fn all_decisions(&mut self, payment_id: &str) -> Result<Vec<RoundDecision>, StoreFault> {
         Ok(
             on!(self, conn => sqlx::query_as("SELECT round, decision_id, signer_id, key_id, choice, reason, document, digest, \
-              proof_type, proof, confirmation, payment_version FROM decisions WHERE payment_id = $1 \
+              proof_type, proof, confirmation, decided_at, payment_version FROM decisions WHERE payment_id = $1 \
               UNION ALL SELECT round, decision_id, signer_id, key_id, choice, reason, document, digest, proof_type, proof, \
-              confirmation, payment_version FROM archived_decisions WHERE payment_id = $1 ORDER BY round, payment_version, decision_id")
+              confirmation, decided_at, payment_version FROM archived_decisions WHERE payment_id = $1 ORDER BY round, payment_version, decision_id")
             .bind(payment_id).fetch_all(conn).await)?,
         )
     }

@@ -103,7 +103,10 @@ pub(super) async fn get_payment_status(
         stopping.run_until_cancelled(sleep(LOOK_EVERY.min(until.duration_since(Instant::now())))).await;
         payment = journal.status(who, &selector).await?;
     }
-    Ok(Reply::about(&payment))
+    Ok(match journal.progress(&payment).await? {
+        Some(progress) => Reply::following(&payment, &progress),
+        None => Reply::about(&payment),
+    })
 }
 
 /// Whether a waiting caller would learn nothing new.

@@ -89,7 +89,7 @@ pub(crate) async fn decide(app: &App, order: &str, document: &str, assertion: &s
 }
 
 /// Has the signer service keep a decision that it never checked: it is in someone else's hands.
-async fn smuggle(app: &App, order: &str, person: &str, document: &str, assertion: &str, at: i64) -> Answer {
+pub(crate) async fn smuggle(app: &App, order: &str, person: &str, document: &str, assertion: &str, at: i64) -> Answer {
     let payment = app.payment(order).await.terms.payment_id.to_string();
     let sql = format!(
         "INSERT INTO decisions SELECT 'dec_{payment}_{at}', id, round, '{person}', 'approve', '{document}', 'webauthn', \

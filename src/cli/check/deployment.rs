@@ -1,5 +1,6 @@
 //! `countersign check` by itself: what configuration is in force, and whether every dependency answers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -193,35 +194,54 @@ async fn signers_keys(config: &Config, store: &Store, policy: &Policy) -> Verdic
         Err(fault) => return Verdict::Failed(fault.to_string()),
     };
     let found = match &root {
-        None => async { store.read().await?.signers_with_keys().await }.await,
+        None => async { store.read().await?.keys_of_signers().await }.await,
         Some(root) => signers_under(store, root).await,
     };
     let have = match found {
         Ok(have) => have,
         Err(fault) => return Verdict::Failed(fault.to_string()),
     };
-    let without: Vec<&str> =
-        policy.signers().into_iter().filter(|signer| !have.iter().any(|known| known == signer)).collect();
-    if without.is_empty() {
+    let most =
+        |signer: &str| have.iter().filter(|(known, _)| known == signer).map(|(_, keys)| *keys).max().unwrap_or(0);
+    let needed = policy.keys_needed();
+    let lacking: Vec<&str> =
+        needed.iter().filter(|(signer, keys)| most(signer) < i64::from(**keys)).map(|(signer, _)| *signer).collect();
+    let without: Vec<&str> = lacking.iter().copied().filter(|signer| most(signer) == 0).collect();
+    if lacking.is_empty() {
         return Verdict::Ok;
     }
-    let without = without.join(", ");
-    Verdict::Warning(match root {
-        None => format!("none is pinned of {without}: the policy asks for what they can't sign; keys enrol pins one"),
-        Some(_) => format!(
-            "none that the registry's root has signed is pinned of {without}: the policy asks for what they can't sign; keys enrol and keys certify sign one with --root-key"
+    let (good, sign) = match root {
+        None => ("", "keys enrol pins one"),
+        Some(_) => (
+            " that the registry's root has signed",
+            "keys enrol and keys certify sign one with --root-key",
         ),
-    })
+    };
+    if without.is_empty() {
+        return Verdict::Warning(format!(
+            "a second{good} is missing of {}: the policy has them confirm with another key; keys invite makes one",
+            lacking.join(", ")
+        ));
+    }
+    Verdict::Warning(format!(
+        "none{good} is pinned of {}: the policy asks for what they can't sign; {sign}",
+        without.join(", ")
+    ))
 }
 
-/// Everyone, of any tenant, who has a key that counts under `root`.
-async fn signers_under(store: &Store, root: &PublicKey) -> Result<Vec<String>, StoreFault> {
+/// Everyone, of any tenant, who has a key that counts under `root`, and how many.
+async fn signers_under(store: &Store, root: &PublicKey) -> Result<Vec<(String, i64)>, StoreFault> {
     let mut session = store.read().await?;
     let mut have = Vec::new();
     for tenant in session.audit_tenants().await? {
-        let keys = session.keys_of_tenant(&tenant).await?;
-        let good = keys.into_iter().filter(|key| key.revoked_at.is_none() && vouches(root, &tenant, key));
-        have.extend(good.map(|key| key.signer_id));
+        let mut counts: BTreeMap<String, i64> = BTreeMap::new();
+        for key in session.keys_of_tenant(&tenant).await? {
+            if key.revoked_at.is_none() && vouches(root, &tenant, &key) {
+                let count = counts.entry(key.signer_id).or_default();
+                *count = count.saturating_add(1);
+            }
+        }
+        have.extend(counts);
     }
     Ok(have)
 }

@@ -1,6 +1,7 @@
 //! Whether an execution had its quorum when its intent was written, or the word of two people.
 
-use super::super::decide::{is_decision_about, is_proved_by, votes};
+use super::super::decide::{is_decision_about, is_proved_by};
+use super::super::votes::votes;
 use super::payments::{Case, NEW_ROUND, pinned_key};
 use super::{Break, BreakKind};
 use crate::domain::{Standing, Timestamp, evaluate};

@@ -8,7 +8,7 @@ use super::holds::holds;
 use super::keys::{Keys, since};
 use super::sent::{outcome, sent};
 use super::{AuditReport, Break, BreakKind, LOOKS, Progress};
-use crate::domain::Payment;
+use crate::domain::{Payment, Timestamp};
 use crate::proof::{AuditFacts, DecisionDocument, decision_digest, payment_digest, sha256_hex};
 use crate::store::{AttestedPayment, PinnedKey, RoundDecision, SentBody, Session, StoreFault, StoredDecision};
 
@@ -223,14 +223,17 @@ fn decided(case: &Case<'_>) -> Vec<Break> {
         let version = if counted { decision.payment_version.to_string() } else { String::new() };
         let actor = format!("signer:{}", decision.signer_id);
         let digest = sha256_hex(&decision.digest);
+        // When it was taken in says whether a deputy could speak then.
+        let at = Timestamp::from_micros(decision.decided_at).rfc3339();
         let own = |facts: &&&AuditFacts| {
             facts.event == event
+                && facts.ts == at
                 && facts.version == version
                 && facts.actor == actor
                 && facts.digest_of_details == digest
         };
         let Some(entry) = entries.iter().position(|facts| own(&facts)).map(|at| entries.remove(at)) else {
-            let expected = format!("an entry {event} by {actor} with version {version:?}");
+            let expected = format!("an entry {event} by {actor} at {at} with version {version:?}");
             let near = case.history.iter().find(|facts| facts.actor == actor);
             breaks.push(case.broken(BreakKind::DecisionUnaudited, near, expected, "no such entry"));
             continue;

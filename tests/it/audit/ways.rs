@@ -268,6 +268,11 @@ pub(super) fn with_approvals(story: &Story) -> Vec<Way> {
             void,
         ),
         way(
+            "a decision of another time",
+            format!("UPDATE decisions SET decided_at = decided_at - 60000000 WHERE {theirs}"),
+            [(K::DecisionUnaudited, approved, paid), (K::DecisionMissing, approved, paid)],
+        ),
+        way(
             "other words of an approval",
             format!("UPDATE decisions SET reason = 'forged' WHERE {theirs}"),
             [(K::DecisionInvalid, approved, paid)],

@@ -368,7 +368,7 @@ impl Desk {
     fn rule_in_force(&self, world: &World) -> countersign::domain::ApprovalPolicy {
         let mut rule = self.policy.clone();
         if world.tightened {
-            rule.levels[0].required = (rule.required() + 1).to_string();
+            rule.levels[0].groups[0].required = (rule.required() + 1).to_string();
         }
         rule
     }
@@ -483,7 +483,7 @@ impl Desk {
 }
 
 fn vote(signer: usize, choice: Says) -> Vote {
-    Vote { signer: PEOPLE[signer].parse().unwrap(), choice: choice.into() }
+    Vote { signer: PEOPLE[signer].parse().unwrap(), choice: choice.into(), key: "k1".to_owned(), at: at(0) }
 }
 
 /// The rail's id of a transfer.

@@ -17,6 +17,7 @@ fn decision(id: &str, signer: &str) -> StoredDecision {
         proof_type: "jws".to_owned(),
         proof: "a..b".to_owned(),
         confirmation: 1,
+        decided_at: 1_000_003,
         payment_version: 2,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use countersign::domain::{Choice, Payment, SignerId, Standing, Timestamp, Vote, evaluate, is_requester};
+use countersign::domain::{Choice, Payment, SignerId, Standing, Timestamp, Vote, evaluate, is_barred};
 use countersign::proof::{
     DecisionDocument, PASSKEY, PaymentDocument, Proof, RelyingParty, SignerKey, decision_digest, payment_digest,
     sha256_hex,
@@ -72,7 +72,12 @@ fn stood(books: &Books, payment: &Payment, intent: &Row) -> Result<(), String> {
 
 fn vote(decision: &Row) -> Result<Vote, String> {
     let signer: SignerId = decision.text("signer_id").parse().map_err(|_| "no signer's name".to_owned())?;
-    Ok(Vote { signer, choice: Choice::from_name(decision.text("choice")).ok_or("no choice")? })
+    Ok(Vote {
+        signer,
+        choice: Choice::from_name(decision.text("choice")).ok_or("no choice")?,
+        key: decision.text("key_id").to_owned(),
+        at: Timestamp::from_micros(decision.int("decided_at")),
+    })
 }
 
 /// The key in our own table that a decision names.
@@ -192,12 +197,26 @@ pub(super) fn person_counts_once(books: &Books, found: &mut Findings<'_>) {
             .filter(|row| row.text("payment_id") == id && row.int("payment_version") > 0)
             .filter(|row| row.int("round") == payment.round)
             .collect();
-        let people: BTreeSet<&str> = counted.iter().map(|row| row.text("signer_id")).collect();
-        found.unless(people.len() == counted.len(), id, || "a person counted twice".to_owned());
+        let policy = &payment.terms.policy;
+        let most = usize::try_from(policy.confirmations()).unwrap_or(usize::MAX);
+        for row in &counted {
+            let own = || counted.iter().filter(|other| other.text("signer_id") == row.text("signer_id"));
+            let yes = || own().filter(|other| other.text("choice") == "approve");
+            let keys: BTreeSet<&str> = yes().map(|other| other.text("key_id")).collect();
+            found.unless(own().count() <= most && keys.len() == yes().count(), id, || {
+                "a person counted twice".to_owned()
+            });
+        }
+        let people: BTreeSet<&str> = counted.iter().map(|row| policy.person(row.text("signer_id"))).collect();
+        let most = people.len();
+        found.unless(usize::try_from(payment.approvals).is_ok_and(|have| have <= most), id, || {
+            format!("{} approvals of {most} people", payment.approvals)
+        });
         for decision in &counted {
-            let asks =
-                vote(decision).is_ok_and(|vote| is_requester(&payment.terms.policy, &payment.terms, &vote.signer));
-            found.unless(!asks, id, || format!("{} asked for it and decided it", decision.text("signer_id")));
+            let asks = vote(decision).is_ok_and(|vote| is_barred(policy, &payment.terms, &vote.signer));
+            found.unless(!asks, id, || {
+                format!("{} asked for it or is paid, and decided it", decision.text("signer_id"))
+            });
         }
         let decided = usize::try_from(payment.decisions).unwrap_or(usize::MAX);
         found.unless(counted.len() == decided, id, || {
