@@ -14,6 +14,7 @@ mod home;
 mod keys;
 mod output;
 mod passkeys;
+mod people;
 mod restored;
 mod sandbox;
 mod serve;
