@@ -14,6 +14,7 @@ mod policy;
 mod principal;
 mod quorum;
 mod refusal;
+mod reminders;
 mod text;
 mod time;
 mod transition;
@@ -36,6 +37,7 @@ pub use policy::{
 pub use principal::{Principal, Role};
 pub use quorum::{Cast, Standing, Turn, Vote, cast, evaluate, is_requester, lost};
 pub use refusal::{Code, Entry, PaymentRef, Refusal};
+pub use reminders::Reminders;
 pub use text::{Account, Memo, PartyName, Reason};
 pub use time::Timestamp;
 pub use transition::{Applied, Asker, Effect, Event, Finding, Moment, Reach, SignerTrouble, Timing, apply};

@@ -321,8 +321,9 @@ impl Payment {
     }
 
     /// Whom to reach at `level`: the agent's wish where the policy allows it and it names enough people,
-    /// else everyone of the level; never the requester, nor those who have `decided` already.
-    pub fn asked(&self, level: usize, decided: &[Vote]) -> Vec<String> {
+    /// else, or when the wish has had its time (`widened`), everyone of the level; never the requester, nor those who
+    /// have `decided` already.
+    pub fn asked(&self, level: usize, decided: &[Vote], widened: bool) -> Vec<String> {
         let Some(open) = self.terms.policy.levels.get(level) else { return Vec::new() };
         let eligible = |name: &str| !decided.iter().any(|vote| vote.signer.as_str() == name) && self.may_decide(name);
         let left: Vec<String> = open.signers.iter().filter(|name| eligible(name)).cloned().collect();
@@ -332,7 +333,7 @@ impl Payment {
         let below = self.terms.policy.levels.iter().take(level).map(Level::required).fold(0, u32::saturating_add);
         let missing = open.required().saturating_sub(self.approvals.saturating_sub(below));
         let enough = u32::try_from(wished.len()).is_ok_and(|count| count >= missing);
-        if enough && !wished.is_empty() { wished } else { left }
+        if enough && !wished.is_empty() && !widened { wished } else { left }
     }
 
     fn may_decide(&self, name: &str) -> bool {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign::domain::{
     Account, Answer, Applied, ApprovalPolicy, Attention, Backoff, Closing, Code, Currency, Effect, Event, Level, Memo,
-    Moment, Money, PartyName, Payment, PaymentId, Phase, Status, Terms, Timestamp, Timing, apply,
+    Moment, Money, PartyName, Payment, PaymentId, Phase, Reminders, Status, Terms, Timestamp, Timing, apply,
 };
 
 pub(crate) const SECOND: i64 = 1_000_000;
@@ -31,6 +31,7 @@ pub(crate) const TIMING: Timing = Timing {
         slow: Duration::from_mins(2),
         attempts: NOTIFY_ATTEMPTS,
     },
+    reminders: Reminders::NONE,
     check_every: Duration::from_secs(15),
     query: Backoff {
         base: Duration::from_secs(2),
