@@ -29,6 +29,8 @@ struct File {
     #[serde(default)]
     answer_within_ms: Option<u64>,
     #[serde(default)]
+    message_links_s: Option<u64>,
+    #[serde(default)]
     digest: Option<Rate>,
     #[serde(default)]
     links: Option<Rate>,
@@ -75,7 +77,9 @@ struct WayRow {
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 enum ChannelRow {
     Console {},
-    File { path: PathBuf },
+    File {
+        path: PathBuf,
+    },
     Smtp(MailRow),
     Webhook {
         url: Option<String>,
@@ -134,6 +138,9 @@ impl People {
         if let Some(within) = file.answer_within_ms {
             reaching.answer_within = ms(within);
         }
+        if let Some(lasts) = file.message_links_s {
+            reaching.message_links = Duration::from_secs(lasts);
+        }
         if let Some(Rate { most, within_s }) = file.digest {
             reaching.digest = Digest { most, within: Duration::from_secs(within_s) };
         }
@@ -154,8 +161,9 @@ fn entry(row: Row, folder: &Path, fault: &dyn Fn(String) -> CommandFault) -> Res
     let key_pem = row.public_key_file.map(|key| read(&folder.join(key))).transpose()?;
     let language = match &row.language {
         None => Language::default(),
-        Some(tag) => Language::of(tag)
-            .ok_or_else(|| fault(format!("{:?}: language {tag:?} is not en or zh", row.signer_id)))?,
+        Some(tag) => {
+            Language::of(tag).ok_or_else(|| fault(format!("{:?}: language {tag:?} is not en or zh", row.signer_id)))?
+        }
     };
     Ok(DirectoryEntry {
         signer_id: row.signer_id,

@@ -38,7 +38,7 @@ pub(super) struct Signer {
     /// The secret that callbacks are signed with
     #[arg(long, env = "COUNTERSIGN_SIGNER_CALLBACK_SECRET_FILE")]
     callback_secret_file: PathBuf,
-    /// How long a sign link leads anywhere, in minutes
+    /// How long a sign link that was asked for leads anywhere, in minutes
     #[arg(long, default_value_t = 15, value_parser = value_parser!(u64).range(1..=A_YEAR_OF_MINUTES))]
     link_minutes: u64,
     /// Offer the presence switch (for trying things out)

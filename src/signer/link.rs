@@ -87,7 +87,8 @@ pub(super) async fn issue(
     let mut token = [0; 32];
     desk.entropy.fill(&mut token);
     let token = b64url(token);
-    let expires_at = now.plus(desk.link_ttl).to_millis();
+    let lasts = if signer_id.is_empty() { desk.link_ttl } else { desk.reaching.message_links };
+    let expires_at = now.plus(lasts).to_millis();
     session.add_link(&token, payment, &NewLink { signer_id, issued_at: now, expires_at }).await?;
     Ok(Issued { url: desk.address.page(&token), expires_at: expires_at.rfc3339() })
 }

@@ -70,11 +70,14 @@ impl SignerSettings {
     }
 
     pub(super) fn check_reaching(&self) -> Result<(), SignerFault> {
-        let Reaching { digest, answer_within, links, links_within, .. } = &self.reaching;
+        let Reaching { digest, answer_within, links, links_within, message_links, .. } = &self.reaching;
         let longest = Duration::from_hours(24 * 366);
-        for (name, span) in
-            [("digest_within", digest.within), ("answer_within", *answer_within), ("links_within", *links_within)]
-        {
+        for (name, span) in [
+            ("digest_within", digest.within),
+            ("answer_within", *answer_within),
+            ("links_within", *links_within),
+            ("message_links", *message_links),
+        ] {
             if span.is_zero() || span > longest {
                 return Err(SignerFault::setting(name, "must be more than zero and at most a year"));
             }

@@ -76,6 +76,7 @@ async fn what_cannot_be_used_is_named_and_no_secret_is_shown() {
         ("by = \"push\"", "by = \"pigeon\"", "there is no channel \"pigeon\""),
         ("to = \"ann@example.com\"", "to = \"ann\"", "mail address"),
         ("most = 3", "most = 0", "at least one"),
+        ("message_links_s = 21600", "message_links_s = 0", "message_links"),
         ("answer_within_ms = 4000", "answer_within_ms = 0", "answer_within"),
     ] {
         let text = example().replacen(right, wrong, 1);

@@ -19,6 +19,8 @@ pub struct Reaching {
     pub links: u32,
     /// The window over which they are counted.
     pub links_within: Duration,
+    /// How long a link in a message leads anywhere: people come to it later than an agent to the one it asked for.
+    pub message_links: Duration,
 }
 
 impl Default for Reaching {
@@ -29,6 +31,7 @@ impl Default for Reaching {
             answer_within: Duration::from_secs(4),
             links: 30,
             links_within: Duration::from_mins(10),
+            message_links: Duration::from_hours(6),
         }
     }
 }

@@ -41,6 +41,9 @@ async fn only_the_pages_own_word_makes_delivered_viewed() {
     assert_eq!(bench.told(&id).await[2], " page viewed");
     assert_eq!(beacon("POST", "/sign/nothing/viewed", &[]).await.fault(), (404, "unknown_link".to_owned()));
     bench.clock.advance(16 * MINUTE);
+    assert_eq!(beacon("POST", &viewed, &[]).await.status, 204, "a link in a message lasts longer than one on request");
+    assert_eq!(beacon("POST", &passed_on, &[]).await.fault(), (410, "link_expired".to_owned()));
+    bench.clock.advance(6 * 60 * MINUTE);
     assert_eq!(beacon("POST", &viewed, &[]).await.fault(), (410, "link_expired".to_owned()));
     let second = bench.registration(2, &["ann"]);
     assert_eq!(bench.post("/api/v1/payments", "register-2", &second).await.status, 200);
