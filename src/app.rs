@@ -250,6 +250,7 @@ pub fn rules(config: &Config, rail: &dyn RailPort, ambient: &Ambient) -> Result<
             slow: ms(notify.slow_ms),
             attempts: notify.attempts,
         },
+        reminders: config.notify.reminders()?,
         check_every: ms(notify.check_every_ms),
         query: Backoff {
             base: ms(config.rail.query_base_ms),

@@ -20,7 +20,7 @@ use crate::ambient::{Clock, Entropy};
 use crate::config::{Config, ConfigFault, is_web, ms};
 use crate::domain::Timestamp;
 use crate::journal::ports::{
-    Answer, Cause, KeptDecision, Notified, Outcome, PresencePort, Receipt, Recorded, Registered, Registration,
+    Answer, Arrival, Cause, KeptDecision, Notified, Outcome, PresencePort, Receipt, Recorded, Registered, Registration,
     SignLink, SignerPort, SignerStatus, Trouble,
 };
 use crate::proof::Proof;
@@ -32,8 +32,8 @@ const STATUS: &str = "/api/v1/payments/{id}/status";
 const SIGN_LINK: &str = "/api/v1/payments/{id}/sign-link";
 const PRESENCE: &str = "/api/v1/signers/{signer_id}/presence";
 
-/// How many receipts of one notification are kept.
-const MOST_RECEIPTS: usize = 16;
+/// How many receipts there may be; of a list that is longer none is read, as its end may say otherwise than its beginning.
+const MOST_RECEIPTS: usize = 256;
 
 /// The second try waits for up to this long, by full jitter.
 const LONGEST_PAUSE_MS: u64 = 250;
@@ -315,16 +315,18 @@ fn judge<T>(reply: &Reply, check: impl FnOnce(&Reply) -> Result<T, Cause>) -> Ou
 fn receipts(told: serde_json::Value) -> Vec<Receipt> {
     let lines: Vec<serde_json::Value> = serde_json::from_value(told).unwrap_or_default();
     let receipt = |line| {
-        let ReceiptLine { signer_id, channel, outcome } = serde_json::from_value(line).ok()?;
-        let channel = if is_word(&channel) { channel } else { String::new() };
-        let delivered = match outcome.as_str() {
-            "delivered" => true,
-            "unreachable" => false,
-            _ => return None,
+        let ReceiptLine { signer_id, notification, channel, outcome, reason, at } =
+            serde_json::from_value(line).ok()?;
+        let word = |text: String| if is_word(&text) { text } else { String::new() };
+        let outcome = Arrival::from_name(&outcome)?;
+        let signer = match (signer_id.as_str(), outcome) {
+            ("", Arrival::Viewed) => None,
+            (signer, _) => Some(signer.parse().ok()?),
         };
-        Some(Receipt { signer: signer_id.parse().ok()?, channel, delivered })
+        let at = Timestamp::parse_rfc3339(&at);
+        Some(Receipt { signer, notification, channel: word(channel), outcome, reason: word(reason), at })
     };
-    lines.into_iter().filter_map(receipt).take(MOST_RECEIPTS).collect()
+    if lines.len() > MOST_RECEIPTS { Vec::new() } else { lines.into_iter().filter_map(receipt).collect() }
 }
 
 fn registered(told: RegisteredBody) -> Result<Registered, Cause> {
@@ -359,6 +361,7 @@ fn status(told: StatusBody, id: &str) -> Result<SignerStatus, Cause> {
         round: told.round,
         open,
         decisions: decisions.collect(),
+        receipts: receipts(told.receipts),
         online: told.signers.into_iter().map(|line| (line.signer_id, line.online)).collect(),
     })
 }

@@ -10,7 +10,7 @@ use crate::ambient::{SystemClock, SystemEntropy};
 use crate::domain::Timestamp;
 use crate::journal::for_test;
 use crate::journal::ports::{
-    Cause, Notified, Outcome, PresencePort as _, Receipt, Recorded, Registered, Registration, SignerPort as _,
+    Arrival, Cause, Notified, Outcome, PresencePort as _, Receipt, Recorded, Registered, Registration, SignerPort as _,
 };
 use crate::proof::Challenge;
 
@@ -173,17 +173,38 @@ async fn a_notification_is_compared_with_the_one_asked_for() {
         |receipts: &str| answer("notified", 3, "").replace("\"receipts\":[]", &format!("\"receipts\":{receipts}"));
     let told_of = r#"[{"signer_id":"ann","channel":"console","outcome":"delivered"},
         {"signer_id":"bob","channel":"+1 555 SECRET","outcome":"unreachable"},
-        {"signer_id":"a\nb","channel":"mail","outcome":"delivered"},
+        {"signer_id":"a\nb","channel":"mail","outcome":"delivered"},{"signer_id":"","channel":"mail","outcome":"delivered"},
+        {"signer_id":"cleo","notification":3,"channel":"push","outcome":"deferred","reason":"quiet_hours",
+         "at":"2026-01-01T07:00:00.000Z"},{"signer_id":"","channel":"page","outcome":"viewed","reason":"SECRET WORDS"},
         {"signer_id":"eve","channel":"mail","outcome":"perhaps"},{"signer_id":7},null]"#;
-    let receipt = |signer: &str, channel: &str, delivered| Receipt {
-        signer: signer.parse().unwrap(),
+    let receipt = |signer: &str, channel: &str, outcome| Receipt {
+        signer: signer.parse().ok(),
+        notification: 0,
         channel: channel.to_owned(),
-        delivered,
+        outcome,
+        reason: String::new(),
+        at: None,
     };
-    let ann_and_bob = vec![receipt("ann", "console", true), receipt("bob", "", false)];
-    assert_eq!(notify(told(told_of)).await, reached(ann_and_bob.clone()));
-    assert_eq!(ann_and_bob[0].to_string(), "ann by console: delivered");
-    assert_eq!(ann_and_bob[1].to_string(), "bob: unreachable");
+    let put_off = Receipt {
+        notification: 3,
+        reason: "quiet_hours".to_owned(),
+        at: Timestamp::parse_rfc3339("2026-01-01T07:00:00.000Z"),
+        ..receipt("cleo", "push", Arrival::Deferred)
+    };
+    let all = [
+        receipt("ann", "console", Arrival::Delivered),
+        receipt("bob", "", Arrival::Unreachable),
+        put_off,
+        receipt("", "page", Arrival::Viewed),
+    ];
+    assert_eq!(notify(told(told_of)).await, reached(all.to_vec()));
+    let words = [
+        "ann by console: delivered",
+        "bob: unreachable",
+        "cleo by push: deferred (quiet_hours)",
+        "somebody by page: viewed",
+    ];
+    assert_eq!(all.map(|receipt| receipt.to_string()), words);
     for none in ["null", "7", "{}", "\"x\"", "[[]]"] {
         assert_eq!(notify(told(none)).await, reached(Vec::new()), "{none}");
     }

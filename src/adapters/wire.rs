@@ -69,8 +69,14 @@ pub(super) struct NotifiedBody {
 #[derive(Deserialize)]
 pub(super) struct ReceiptLine {
     pub(super) signer_id: String,
+    #[serde(default)]
+    pub(super) notification: i64,
     pub(super) channel: String,
     pub(super) outcome: String,
+    #[serde(default)]
+    pub(super) reason: String,
+    #[serde(default)]
+    pub(super) at: String,
 }
 
 /// The answer to a closing.
@@ -95,6 +101,8 @@ pub(super) struct StatusBody {
     pub(super) state: String,
     pub(super) signers: Vec<SignerLine>,
     pub(super) decisions: Vec<DecisionLine>,
+    #[serde(default)]
+    pub(super) receipts: serde_json::Value,
 }
 
 /// Whether one signer can be reached.

@@ -109,7 +109,9 @@ impl Dev {
             tokio::spawn(serve(rail_socket, rail.router(), serving, peers_stop.clone())),
             tokio::spawn({
                 let stop = peers_stop.clone();
-                async move { signer.deliver_callbacks(stop).await }
+                async move {
+                    tokio::join!(signer.deliver_callbacks(stop.clone()), signer.carry_messages(stop));
+                }
             }),
         ];
         let card = home.card(&config, peers, ambient.clock.as_ref());
@@ -184,6 +186,7 @@ fn signer_settings(home: &Home, peers: &Peers) -> Result<SignerSettings, Command
             name: signer.to_owned(),
             key_pem: Some(key_pem),
             online: true,
+            ..DirectoryEntry::default()
         })
     };
     Ok(SignerSettings {
@@ -192,6 +195,7 @@ fn signer_settings(home: &Home, peers: &Peers) -> Result<SignerSettings, Command
         callback_secret: home.callback_secret(),
         public_url: peers.pages.clone(),
         directory: home.signers().map(entry).collect::<Result<_, CommandFault>>()?,
+        reaching: crate::signer::Reaching::default(),
         link_ttl: std::time::Duration::from_mins(15),
         presence_switch: true,
     })

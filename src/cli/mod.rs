@@ -16,6 +16,7 @@ mod keys;
 mod output;
 mod pair;
 mod passkeys;
+mod people;
 mod restored;
 mod root;
 mod sandbox;

@@ -3,6 +3,7 @@
 mod audit;
 mod check;
 mod layers;
+mod notify;
 mod passkeys;
 mod secrets;
 mod urls;
@@ -15,6 +16,7 @@ use secrecy::SecretString;
 use serde::Deserialize;
 
 pub use audit::Audit;
+pub use notify::Notify;
 pub use passkeys::Passkeys;
 pub use secrets::{api_key, whsecs};
 pub use urls::{UrlFault, base_url, is_web, shown_url, web_url};
@@ -133,20 +135,6 @@ pub struct Payments {
     pub currencies: Vec<String>,
     pub expires_after_s: u64,
     pub execute_within_s: u64,
-}
-
-/// `[notify]`.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/countersign.toml documents every key")]
-pub struct Notify {
-    pub auto_after_ms: u64,
-    pub attempts: u32,
-    pub fast_attempts: u32,
-    pub base_ms: u64,
-    pub cap_ms: u64,
-    pub slow_ms: u64,
-    pub check_every_ms: u64,
 }
 
 /// `[worker]`.

@@ -14,6 +14,7 @@ mod policy;
 mod principal;
 mod quorum;
 mod refusal;
+mod reminders;
 mod text;
 mod time;
 mod transition;
@@ -38,6 +39,7 @@ pub use quorum::{
     Cast, Progress, Standing, Turn, Vote, cast, enough, evaluate, is_barred, is_requester, lost, progress, wants,
 };
 pub use refusal::{Code, Entry, PaymentRef, Refusal};
+pub use reminders::Reminders;
 pub use text::{Account, Memo, PartyName, Reason};
 pub use time::Timestamp;
 pub use transition::{Applied, Asker, Effect, Event, Finding, Moment, Reach, SignerTrouble, Timing, apply};

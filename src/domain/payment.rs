@@ -321,14 +321,14 @@ impl Payment {
     }
 
     /// Whom to reach at `now`, after those who have `decided`: the agent's wish where the policy allows it and it names
-    /// enough people, else everyone whose approval is still wanted; deputies beside those they stand in for. Never the
-    /// requester, nor whom the payee's account belongs to.
-    pub fn asked(&self, decided: &[Vote], now: Timestamp) -> Vec<String> {
+    /// enough people, else, or when the wish has had its time (`widened`), everyone whose approval is still wanted; deputies
+    /// beside those they stand in for. Never the requester, nor whom the payee's account belongs to.
+    pub fn asked(&self, decided: &[Vote], now: Timestamp, widened: bool) -> Vec<String> {
         let Terms { policy, .. } = &self.terms;
         let wanted = |signer: &SignerId| wants(policy, &self.terms, decided, signer, now);
         let left: Vec<SignerId> = policy.signers().iter().filter_map(|name| name.parse().ok()).filter(wanted).collect();
         let wished: Vec<SignerId> = self.terms.wish.iter().filter(|signer| left.contains(signer)).cloned().collect();
-        let asked = if enough(policy, &self.terms, decided, &wished, now) {
+        let asked = if !widened && enough(policy, &self.terms, decided, &wished, now) {
             let beside = left.iter().filter(|signer| !wished.contains(signer) && self.stands_in(signer, &wished, now));
             wished.iter().chain(beside).cloned().collect()
         } else {

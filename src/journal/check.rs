@@ -2,7 +2,8 @@
 
 use super::attempt::{signer_refusal, signer_trouble};
 use super::decide::{Decision, Source};
-use super::ports::{Answer, Cause, KeptDecision, SignLink, SignerStatus, Trouble};
+use super::ports::{Answer, Cause, KeptDecision, Receipt, SignLink, SignerStatus, Trouble};
+use super::reach::with_receipts;
 use super::reading::is_open;
 use super::{Act, Journal, Selector};
 use crate::domain::{Code, Event, Payment, Principal, Reason, Refusal, Stage};
@@ -65,7 +66,7 @@ impl Journal {
             .signer
             .sign_link(&payment.notice.signer_ref)
             .await
-            .map_err(|trouble| signer_refusal(signer_trouble(&trouble), &payment))?;
+            .map_err(|trouble| link_refusal(&trouble, &payment))?;
         Ok((payment, link))
     }
 
@@ -100,7 +101,10 @@ impl Journal {
     /// The worker's own question; the answer, or its absence, schedules the next.
     pub(super) async fn check_on_schedule(&self, payment: Payment) -> Result<Payment, Refusal> {
         let payment = match self.status_of(&payment).await {
-            Ok(status) => self.take_in(payment, &status).await?,
+            Ok(status) => {
+                let payment = self.take_in(payment, &status).await?;
+                self.missed_after_all(payment, &status).await?
+            }
             Err(trouble) => {
                 tracing::warn!(payment.id = %payment.terms.payment_id, trouble = %trouble, "the signer service could not be asked for decisions");
                 payment
@@ -113,6 +117,22 @@ impl Journal {
         let actor = self.worker_actor();
         let applied = self.change(&mut tx, &payment, Event::Checked, Act::new(&actor, "signer.checked")).await?;
         tx.commit().await?;
+        Ok(applied.payment)
+    }
+
+    /// Takes in that the last notification, which the service had taken, has reached nobody.
+    async fn missed_after_all(&self, payment: Payment, status: &SignerStatus) -> Result<Payment, Refusal> {
+        let number = payment.notice.settled;
+        if status.round != payment.round || !Receipt::all_missed(&status.receipts, number) {
+            return Ok(payment);
+        }
+        let mut tx = self.store.begin().await?;
+        let Some(current) = tx.payment_for_work(payment.terms.payment_id.as_str()).await? else { return Ok(payment) };
+        let actor = self.worker_actor();
+        let act = Act::new(&actor, "signer.notify.unreached").because(with_receipts(&status.receipts));
+        let applied = self.change(&mut tx, &current, Event::Unreached { number }, act).await?;
+        tx.commit().await?;
+        self.announce(&applied);
         Ok(applied.payment)
     }
 
@@ -175,4 +195,18 @@ impl Journal {
         }
         Ok(tx.commit().await?)
     }
+}
+
+/// Why no link can be had, as the caller sees it.
+fn link_refusal(trouble: &Trouble, payment: &Payment) -> Refusal {
+    if trouble.cause != Cause::RateLimited {
+        return signer_refusal(signer_trouble(trouble), payment);
+    }
+    let wait = trouble.retry_after.map_or(60_000, |wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    Refusal::new(
+        Code::RateLimited,
+        "links to this payment were asked for too often; pass on the last one, or ask again after retry_after_ms",
+    )
+    .after_ms(wait)
+    .about(payment.reference())
 }

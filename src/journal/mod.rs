@@ -37,6 +37,7 @@ mod person;
 pub mod ports;
 mod reach;
 mod reading;
+mod receipt;
 mod recorded;
 mod registry;
 mod replay;

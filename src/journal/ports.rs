@@ -11,8 +11,9 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 pub use super::outbox::Posting;
+pub use super::receipt::{Arrival, Receipt};
 pub use super::recorded::Recorded;
-use crate::domain::{Money, SignerId, Timestamp};
+use crate::domain::{Money, Timestamp};
 use crate::proof::{Challenge, Proof};
 
 /// Why the other side did not do what was asked, or why we can't tell.
@@ -147,24 +148,6 @@ pub struct Notified {
     pub receipts: Vec<Receipt>,
 }
 
-/// What became of a message to one signer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Receipt {
-    /// The person.
-    pub signer: SignerId,
-    /// The way it took: a stable word, or empty where the service's is none.
-    pub channel: String,
-    /// Whether it was delivered.
-    pub delivered: bool,
-}
-
-impl fmt::Display for Receipt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let by = if self.channel.is_empty() { String::new() } else { format!(" by {}", self.channel) };
-        write!(f, "{}{by}: {}", self.signer, if self.delivered { "delivered" } else { "unreachable" })
-    }
-}
-
 /// One decision as the signer service keeps it. Proves nothing until verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptDecision {
@@ -187,6 +170,8 @@ pub struct SignerStatus {
     pub online: Vec<(String, bool)>,
     /// The decisions it keeps.
     pub decisions: Vec<KeptDecision>,
+    /// What became of the last notification, and who looked; empty where the service does not say.
+    pub receipts: Vec<Receipt>,
 }
 
 /// An address where a signer can look and decide; not a capability.

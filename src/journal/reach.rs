@@ -7,8 +7,10 @@ use super::recorded::Started;
 use super::votes::votes;
 use super::{Act, Journal, Selector, again, lost_race};
 use crate::crash::{self, Point};
-use crate::domain::{Asker, Code, Event, Payment, Principal, Reach, Refusal, SignerTrouble};
-use crate::store::{EffectKind, EffectState, Lease};
+use crate::domain::{
+    Asker, Code, Event, Payment, Principal, Reach, Refusal, SignerTrouble, Standing, Timestamp, evaluate,
+};
+use crate::store::{EffectKind, EffectState, Lease, Tx};
 
 /// What a request to reach the signers came to.
 #[derive(Debug, Clone)]
@@ -84,24 +86,31 @@ impl Journal {
         let mut tx = self.store.begin().await?;
         let payment = self.under_lease(&mut tx, lease).await?;
         let decided = votes(&tx.decisions(payment.terms.payment_id.as_str(), payment.round).await?);
+        let level = match evaluate(&payment.terms.policy, &payment.terms, &decided) {
+            Standing::Pending { level, .. } => level,
+            Standing::Complete { .. } | Standing::Rejected => 0,
+        };
         let number = payment.notice.settled.saturating_add(1);
+        let since = self.asked_since(&mut tx, &payment, level).await?;
+        let widened = self.rules.timing.reminders.widened(&payment.terms, tx.now());
         let key =
             format!("{}:{}:r{}:n{number}", payment.terms.payment_id, EffectKind::SignerNotify.as_str(), payment.round);
         let intent = Intent {
             kind: EffectKind::SignerNotify,
             key,
             target: payment.notice.signer_ref.clone(),
-            body: self.signer.prepare_notify(payment.round, number, &payment.asked(&decided, tx.now())),
+            body: self.signer.prepare_notify(payment.round, number, &payment.asked(&decided, tx.now(), widened)),
         };
         let (payment, recorded) = self.record(tx, started, &payment, vec![Event::NotifyStarted], intent).await?;
         let outcome = self.signer.notify(&recorded).await;
         let (state, words) = verdict(&outcome);
         let (reach, outcome) = match outcome {
             Outcome::Done(Notified { unreachable: None, receipts }) => {
-                (Reach::Reached, with_receipts(words, &receipts))
+                let reach = if Receipt::none_arrived_yet(&receipts) { Reach::UnderWay } else { Reach::Reached };
+                (reach, and_receipts(words, &receipts))
             }
             Outcome::Done(Notified { unreachable: Some(reason), receipts }) => {
-                (Reach::Unreachable, with_receipts(format!("unreachable: {reason}"), &receipts))
+                (Reach::Unreachable, and_receipts(format!("unreachable: {reason}"), &receipts))
             }
             Outcome::Refused(trouble) | Outcome::NotSent(trouble) | Outcome::Unknown(trouble) => {
                 (Reach::Troubled(signer_trouble(&trouble)), words)
@@ -109,19 +118,27 @@ impl Journal {
         };
         let trouble = match &reach {
             Reach::Troubled(trouble) => Some(*trouble),
-            Reach::Reached | Reach::Unreachable => None,
+            Reach::Reached | Reach::UnderWay | Reach::Unreachable => None,
         };
         let settlement = Settlement {
             kind: EffectKind::SignerNotify,
             key: recorded.key(),
             state,
             outcome,
-            event: Event::Notified { number, reach },
+            event: Event::Notified { number, since, reach },
             release: last.then_some(lease),
         };
         let payment = self.settle(payment.terms.payment_id.as_str(), settlement).await?;
         let trouble = trouble.map(|trouble| signer_refusal(trouble, &payment));
         Ok(Reaching { payment, trouble })
+    }
+
+    /// Since when the people of the open level are asked: since the vote that opened it, or since the round began.
+    async fn asked_since(&self, tx: &mut Tx, payment: &Payment, level: usize) -> Result<Timestamp, Refusal> {
+        let payment_id = payment.terms.payment_id.as_str();
+        let opened = if level > 0 { tx.last_counted_at(payment_id, payment.round).await? } else { None };
+        let begun = tx.challenges(payment_id, payment.round).await?.first().map(|challenge| challenge.issued_at);
+        Ok(opened.or(begun).map_or(payment.terms.created_at, Timestamp::from_micros))
     }
 
     /// Makes the payment's round known to the signer service, once.
@@ -228,8 +245,13 @@ impl Journal {
 }
 
 /// What a notification came to, and for whom.
-fn with_receipts(words: String, receipts: &[Receipt]) -> String {
-    receipts.iter().fold(words, |words, receipt| format!("{words}; {receipt}"))
+fn and_receipts(words: String, receipts: &[Receipt]) -> String {
+    if receipts.is_empty() { words } else { format!("{words}; {}", with_receipts(receipts)) }
+}
+
+/// What became of each message.
+pub(super) fn with_receipts(receipts: &[Receipt]) -> String {
+    receipts.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Why no more decisions are wanted, in the signer contract's words.

@@ -12,7 +12,7 @@ use axum::routing::{get, post, put};
 use sha2::{Digest as _, Sha256};
 
 use super::refused::Refused;
-use super::{Desk, asset, cancel, enrol, invitations, link, notify, presence, register, sign, status};
+use super::{Desk, asset, cancel, enrol, invitations, link, notify, presence, register, sign, status, viewed};
 
 /// The variable part of a path.
 pub(super) struct Segment(pub(super) String);
@@ -51,6 +51,7 @@ pub(super) fn router(desk: Arc<Desk>) -> Router {
         .route("/enrol/{token}", post(enrol::post))
         .route("/sign/{token}", get(sign::get))
         .route("/sign/{token}/decisions", post(sign::post))
+        .route("/sign/{token}/viewed", post(viewed::post))
         .route(asset::CSS_PATH, get(asset::css))
         .fallback(async || Refused::not_found("not_found", "no such address"))
         .method_not_allowed_fallback(async || Refused::new(405, "method_not_allowed", "not with this method"))

@@ -9,7 +9,7 @@ use super::Desk;
 use super::api::Segment;
 use super::refused::{Refused, Reply};
 use super::settings::SignerFault;
-use super::store::{KeptPayment, Session, StoreFault};
+use super::store::{KeptPayment, NewLink, Session, StoreFault};
 use crate::config::base_url;
 use crate::domain::Timestamp;
 use crate::proof::{RelyingParty, b64url};
@@ -75,17 +75,21 @@ pub(super) struct Issued {
 }
 
 /// Issues a link to the payment's current round: 32 random bytes, of which the hash is kept.
+///
+/// `signer_id` is whose message it goes into; empty where it was asked for by the gateway.
 pub(super) async fn issue(
     desk: &Desk,
     session: &mut Session,
     payment: &KeptPayment,
+    signer_id: &str,
     now: Timestamp,
 ) -> Result<Issued, StoreFault> {
     let mut token = [0; 32];
     desk.entropy.fill(&mut token);
     let token = b64url(token);
-    let expires_at = now.plus(desk.link_ttl).to_millis();
-    session.add_link(&token, payment, expires_at).await?;
+    let lasts = if signer_id.is_empty() { desk.link_ttl } else { desk.reaching.message_links };
+    let expires_at = now.plus(lasts).to_millis();
+    session.add_link(&token, payment, &NewLink { signer_id, issued_at: now, expires_at }).await?;
     Ok(Issued { url: desk.address.page(&token), expires_at: expires_at.rfc3339() })
 }
 
@@ -93,7 +97,14 @@ pub(super) async fn issue(
 pub(super) async fn get(State(desk): State<Arc<Desk>>, Segment(id): Segment) -> Result<Reply, Refused> {
     let mut session = desk.store.write().await?;
     let payment = session.payment(&id).await?.ok_or_else(Refused::unknown_payment)?;
-    let issued = issue(&desk, &mut session, &payment, desk.now()).await?;
+    let now = desk.now();
+    let (most, within) = (desk.reaching.links, desk.reaching.links_within);
+    let before = session.requested_links(&payment.id, now.minus(within), most).await?;
+    if before.len() >= usize::try_from(most).unwrap_or(usize::MAX) {
+        let free = before.last().map_or(now, |oldest| Timestamp::from_micros(*oldest).plus(within));
+        return Err(Refused::too_many_links(free.since(now)));
+    }
+    let issued = issue(&desk, &mut session, &payment, "", now).await?;
     session.commit().await?;
     Reply::json(200, &issued)
 }

@@ -5,7 +5,8 @@
 //! do is refuse or delay.
 //!
 //! A request that writes is one transaction: its effects, the callback it owes and its idempotency
-//! record are kept together or not at all. Callbacks leave from the outbox, by
+//! record are kept together or not at all; but for `notify`, which commits its messages before it tries them.
+//! Callbacks leave from the outbox, by
 //! [`SignerService::deliver_callbacks`]; a process that dies between sending one and noting it sends
 //! it again under the same event id.
 
@@ -13,6 +14,7 @@ mod api;
 mod asset;
 mod callback;
 mod cancel;
+mod channels;
 mod decision;
 mod directory;
 mod enrol;
@@ -22,6 +24,7 @@ mod link;
 mod notify;
 mod page;
 mod presence;
+mod reach;
 mod refused;
 mod register;
 mod settings;
@@ -30,18 +33,20 @@ mod status;
 mod store;
 #[cfg(test)]
 mod tests;
+mod viewed;
 
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 use standardwebhooks::Webhook;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::ambient::{Clock, Entropy};
 use crate::domain::Timestamp;
 use crate::proof::b64url;
 
+pub use channels::{ChannelSettings, Digest, Language, Mail, MailTls, Reaching, Way};
 pub use directory::DirectoryEntry;
 pub use settings::{SignerFault, SignerSettings};
 
@@ -49,6 +54,8 @@ pub use settings::{SignerFault, SignerSettings};
 struct Desk {
     store: store::Store,
     directory: directory::Directory,
+    channels: channels::Channels,
+    reaching: Reaching,
     address: link::Address,
     /// Whom passkeys are made for.
     party: crate::proof::RelyingParty,
@@ -61,11 +68,23 @@ struct Desk {
     entropy: Arc<dyn Entropy>,
     /// Told by whoever enqueues a callback; the delivery loop listens.
     callback_enqueued: Notify,
+    /// Turns when what became of a message was noted; those who wait for one look then.
+    message_settled: watch::Sender<u64>,
 }
 
 impl Desk {
     fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Says that something became of a message.
+    fn settled(&self) {
+        self.message_settled.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// Hears when something became of a message.
+    fn settlements(&self) -> watch::Receiver<u64> {
+        self.message_settled.subscribe()
     }
 
     /// An id nobody can guess: a prefix and 128 random bits.
@@ -99,23 +118,29 @@ impl SignerService {
         settings.check_api_key()?;
         let address = link::Address::parse(&settings.public_url)?;
         let party = address.party();
-        let directory = directory::Directory::parse(&settings.directory)?;
+        settings.check_reaching()?;
+        let channels = channels::Channels::open(&settings.reaching.channels, &clock)?;
+        let directory = directory::Directory::parse(&settings.directory, &channels)?;
         let client = callback::client()?;
         let store = store::Store::open(&settings.database).await.map_err(SignerFault::database)?;
         presence::settle(&store, &settings, clock.now()).await.map_err(SignerFault::database)?;
+        let api_key_sha256 = Sha256::digest(settings.api_key_bytes()).into();
         let desk = Desk {
             store,
             directory,
+            channels,
+            reaching: settings.reaching,
             address,
             party,
             link_ttl: settings.link_ttl,
             presence_switch: settings.presence_switch,
-            api_key_sha256: Sha256::digest(settings.api_key_bytes()).into(),
+            api_key_sha256,
             webhook,
             client,
             clock,
             entropy,
             callback_enqueued: Notify::new(),
+            message_settled: watch::Sender::new(0),
         };
         Ok(Self { desk: Arc::new(desk) })
     }
@@ -130,6 +155,21 @@ impl SignerService {
     /// *Crash*: an attempt under way is made again.
     pub async fn deliver_callbacks(&self, stop: CancellationToken) {
         callback::run(&self.desk, stop).await;
+    }
+
+    /// Carries messages to people until `stop` is cancelled, beside what `notify` carries at once: what was held back,
+    /// and what a crash left behind. One such loop is enough; several do no harm.
+    ///
+    /// *Crash*: an attempt under way may have arrived; the person's next channel is tried.
+    pub async fn carry_messages(&self, stop: CancellationToken) {
+        reach::run(&self.desk, stop).await;
+    }
+
+    /// Carries once what is due, and returns for how many people something was.
+    ///
+    /// *Errors*: the database's own trouble; a channel that fails is not an error.
+    pub async fn tick_messages(&self) -> Result<usize, SignerFault> {
+        reach::tick(&self.desk).await.map_err(SignerFault::database)
     }
 
     /// Makes one attempt at each callback that is due, and returns how many there were.

@@ -8,8 +8,10 @@ use serde::Serialize;
 use super::Desk;
 use super::api::Segment;
 use super::refused::{Refused, Reply};
+use super::notify::{Receipt, receipts};
 use super::register::Registered;
 use super::store::KeptDecision;
+use crate::domain::Timestamp;
 
 #[derive(Debug, Serialize)]
 struct Status<'a> {
@@ -19,6 +21,7 @@ struct Status<'a> {
     state: &'a str,
     signers: Vec<Asked<'a>>,
     decisions: Vec<Decided<'a>>,
+    receipts: Vec<Receipt>,
 }
 
 #[derive(Debug, Serialize)]
@@ -54,6 +57,11 @@ pub(super) async fn get(State(desk): State<Arc<Desk>>, Segment(id): Segment) -> 
     let challenges = session.challenges(&id).await?;
     let decisions = session.decisions(&payment).await?;
     let presence = session.presence().await?;
+    let number = session.last_number(&payment).await?;
+    let mut receipts = receipts(&desk, &mut session, &payment, number).await?;
+    for seen in session.views(&payment).await? {
+        receipts.push(Receipt::viewed(seen.signer_id, number, Timestamp::from_micros(seen.first_at)));
+    }
     let online = |signer: &str| presence.get(signer).copied().unwrap_or(false);
     let signers = challenges.iter().map(|c| Asked { signer_id: &c.signer_id, online: online(&c.signer_id) }).collect();
     Reply::json(
@@ -65,6 +73,7 @@ pub(super) async fn get(State(desk): State<Arc<Desk>>, Segment(id): Segment) -> 
             state: &payment.state,
             signers,
             decisions: decisions.iter().map(Decided::from).collect(),
+            receipts,
         },
     )
 }

@@ -71,7 +71,7 @@ async fn explain_payment_tells_the_last_receipt_and_how_long_a_link_lasts() {
         app.create("offline").await;
         app.notify("offline").await;
         let told = found(app, "offline", "receipt").await;
-        assert!(told.ends_with("unreachable: offline; finance-1 by console: unreachable"), "{told}");
+        assert!(told.ends_with("unreachable: offline; finance-1 by console: unreachable (offline)"), "{told}");
         app.signer_online(true).await;
 
         app.signer.set(Weather::Status(401));

@@ -8,12 +8,12 @@ use countersign::domain::{
 };
 
 use crate::harness::payments::{
-    EXECUTE_BY, EXPIRES_AT, HOUR, NOTIFY_ATTEMPTS, NOW, RESEND_UNTIL, SECOND, SENT_AT, TIMING, after, after_at,
-    applied, at, created, intended, nothing_sent, payment, quorum_of, raised, refused, unknown,
+    CREATED_AT, EXECUTE_BY, EXPIRES_AT, HOUR, NOTIFY_ATTEMPTS, NOW, RESEND_UNTIL, SECOND, SENT_AT, TIMING, after,
+    after_at, applied, at, created, intended, nothing_sent, payment, quorum_of, raised, refused, unknown,
 };
 
 fn notified(number: i64, reach: Reach) -> Event {
-    Event::Notified { number, reach }
+    Event::Notified { number, since: CREATED_AT, reach }
 }
 
 fn approved(approvals: u32) -> Event {
@@ -549,17 +549,17 @@ fn a_held_payment_rests_until_a_person_acts() {
 #[test]
 fn the_agents_wish_is_followed_only_where_the_policy_allows_it() {
     let mut it = created();
-    assert_eq!(it.asked(&[], NOW), ["ana", "ben", "cem"]);
+    assert_eq!(it.asked(&[], NOW, false), ["ana", "ben", "cem"]);
     it.terms.wish = vec!["ben".parse().unwrap(), "mallory".parse().unwrap()];
-    assert_eq!(it.asked(&[], NOW), ["ana", "ben", "cem"], "two are needed, and one of those wished for may decide");
+    assert_eq!(it.asked(&[], NOW, false), ["ana", "ben", "cem"], "two are needed, and one of those wished for may decide");
     let one = [Vote { signer: "cem".parse().unwrap(), choice: Choice::Approve, key: "k1".to_owned(), at: NOW }];
-    assert_eq!(it.asked(&one, NOW), ["ben"], "one more is enough");
+    assert_eq!(it.asked(&one, NOW, false), ["ben"], "one more is enough");
     it.terms.principal = "ben".to_owned();
-    assert_eq!(it.asked(&one, NOW), ["ana"], "nor the one it acts for");
-    assert_eq!(it.asked(&[], NOW), ["ana", "cem"]);
+    assert_eq!(it.asked(&one, NOW, false), ["ana"], "nor the one it acts for");
+    assert_eq!(it.asked(&[], NOW, false), ["ana", "cem"]);
     it.terms.principal = "olivia".to_owned();
     it.terms.wish = vec!["mallory".parse().unwrap()];
-    assert_eq!(it.asked(&[], NOW), ["ana", "ben", "cem"], "an agent can't pick its accomplice");
+    assert_eq!(it.asked(&[], NOW, false), ["ana", "ben", "cem"], "an agent can't pick its accomplice");
 }
 
 #[test]

@@ -97,11 +97,11 @@ fn who_adds_nothing_is_not_asked_and_may_still_say_no() {
     assert!(!wanted(&["ana", "lea"], "ben"), "nothing is left");
     let mut it = created();
     it.terms.policy = policy;
-    assert_eq!(it.asked(&votes(&["ana"]), NOW), ["lea"]);
+    assert_eq!(it.asked(&votes(&["ana"]), NOW, false), ["lea"]);
     it.terms.wish = vec!["ben".parse().unwrap(), "lea".parse().unwrap()];
-    assert_eq!(it.asked(&[], NOW), ["ben", "lea"], "a wish that completes the level");
+    assert_eq!(it.asked(&[], NOW, false), ["ben", "lea"], "a wish that completes the level");
     it.terms.wish = vec!["ben".parse().unwrap()];
-    assert_eq!(it.asked(&[], NOW), ["ana", "ben", "lea"], "and one that does not");
+    assert_eq!(it.asked(&[], NOW, false), ["ana", "ben", "lea"], "and one that does not");
     let two: Vec<_> = ["ana", "ben"].map(|name| name.parse().unwrap()).into();
     assert!(!enough(&it.terms.policy, &terms(), &[], &two, NOW), "two of one group are not one of each");
 }
@@ -116,7 +116,7 @@ fn an_approval_that_would_leave_a_later_level_without_people_waits_for_that_leve
     assert_eq!(judged(&policy, &["ben", "ana"]), complete(2));
     let mut it = created();
     it.terms.policy = policy;
-    assert_eq!(it.asked(&[], NOW), ["ben"]);
+    assert_eq!(it.asked(&[], NOW, false), ["ben"]);
     // By another account of theirs as well, which the later level does not know.
     let levels = vec![level(1, "finance", &["ana", "ben"]), level(1, "board", &["ana-admin"])];
     let known = with_persons(ApprovalPolicy { levels, ..quorum_of(1, &["ana"]) }, &[("j.doe", &["ana", "ana-admin"])]);
@@ -125,7 +125,7 @@ fn an_approval_that_would_leave_a_later_level_without_people_waits_for_that_leve
     // Only who asks makes it so: all others were enough.
     let levels = vec![level(1, "finance", &["ana", "ben"]), level(1, "board", &["ana", "olivia"])];
     it.terms.policy = ApprovalPolicy { levels, ..quorum_of(1, &["ana"]) };
-    assert_eq!(it.asked(&[], NOW), ["ben"]);
+    assert_eq!(it.asked(&[], NOW, false), ["ben"]);
 }
 
 #[test]
@@ -269,9 +269,9 @@ fn a_deputys_time_is_judged_by_when_the_decision_was_taken_in() {
         assert_eq!(standing, if counts { Standing::Rejected } else { pending(0) }, "{at:?}");
         let mut it = created();
         it.terms.policy = policy.clone();
-        assert_eq!(it.asked(&[], at), if counts { vec!["ana", "zoe"] } else { vec!["ana"] }, "{at:?}");
+        assert_eq!(it.asked(&[], at, false), if counts { vec!["ana", "zoe"] } else { vec!["ana"] }, "{at:?}");
         it.terms.wish = vec!["ana".parse().unwrap()];
-        assert_eq!(it.asked(&[], at), if counts { vec!["ana", "zoe"] } else { vec!["ana"] }, "{at:?}");
+        assert_eq!(it.asked(&[], at, false), if counts { vec!["ana", "zoe"] } else { vec!["ana"] }, "{at:?}");
     }
     for (from, until) in [("", "x"), ("2026-01-01", "2027-01-01"), ("x", "9999-12-31T00:00:00Z")] {
         let unreadable = Deputy { from: from.to_owned(), until: until.to_owned(), ..deputy_now("ana", "zoe") };

@@ -7,6 +7,7 @@ use crate::domain::id::SignerId;
 use crate::domain::payment::Status;
 use crate::domain::policy::ApprovalPolicy;
 use crate::domain::quorum::Standing;
+use crate::domain::time::Timestamp;
 
 /// Who asks for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +48,8 @@ impl SignerTrouble {
 pub enum Reach {
     /// A channel accepted the message.
     Reached,
+    /// The service has it on its way, or puts it off, and can't say yet whether anybody gets it.
+    UnderWay,
     /// The service works; the people can't be reached.
     Unreachable,
     /// The service does not work for us.
@@ -92,8 +95,15 @@ pub enum Event {
     Notified {
         /// The number.
         number: i64,
+        /// Since when the people asked now are asked: what reminders are counted from.
+        since: Timestamp,
         /// How it ended.
         reach: Reach,
+    },
+    /// The notification with this number was taken, and has reached nobody after all.
+    Unreached {
+        /// The number.
+        number: i64,
     },
     /// Registering did not come to an end.
     RegisterTroubled(SignerTrouble),
@@ -223,6 +233,7 @@ impl Event {
         match self {
             Self::Registered { .. }
             | Self::Notified { .. }
+            | Self::Unreached { .. }
             | Self::RegisterTroubled(_)
             | Self::RailConfirmed { .. }
             | Self::RailRefused { .. }

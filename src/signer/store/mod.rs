@@ -7,6 +7,7 @@
 mod decisions;
 mod keys;
 mod links;
+mod messages;
 mod notifications;
 mod outbox;
 mod passkeys;
@@ -21,7 +22,8 @@ use sqlx::{Connection as _, Sqlite, SqlitePool, Transaction};
 
 pub(in crate::signer) use decisions::KeptDecision;
 pub(in crate::signer) use keys::KeyedRequest;
-pub(in crate::signer) use notifications::KeptNotification;
+pub(in crate::signer) use links::NewLink;
+pub(in crate::signer) use messages::{Attempt, Message, Trying};
 pub(in crate::signer) use outbox::Callback;
 pub(in crate::signer) use passkeys::{InvitationAnswer, KeptInvitation, KeptPasskey};
 pub(in crate::signer) use payments::KeptPayment;

@@ -4,6 +4,7 @@ mod api;
 mod callbacks;
 mod decisions;
 mod pages;
+mod reaching;
 mod rounds;
 
 use std::path::Path;
@@ -17,7 +18,7 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::{DirectoryEntry, SignerService, SignerSettings};
+use super::{DirectoryEntry, Reaching, SignerService, SignerSettings};
 use crate::ambient::{Clock as _, Entropy as _, ShiftedClock, SystemEntropy};
 use crate::domain::Choice;
 use crate::proof::{
@@ -76,6 +77,7 @@ fn settings(database: &Path, presence_switch: bool) -> SignerSettings {
         name: format!("{id} of Finance"),
         key_pem: known.then(|| key(id).public().to_pem().unwrap()),
         online,
+        ..DirectoryEntry::default()
     };
     SignerSettings {
         database: database.to_owned(),
@@ -88,6 +90,7 @@ fn settings(database: &Path, presence_switch: bool) -> SignerSettings {
             entry("cleo", false, true),
             entry("dan", true, false),
         ],
+        reaching: Reaching::default(),
         link_ttl: Duration::from_mins(15),
         presence_switch,
     }

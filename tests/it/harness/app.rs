@@ -143,7 +143,8 @@ impl App {
             api_key: SIGNER_API_KEY.into(),
             callback_secret: CALLBACK_SECRET.into(),
             public_url: format!("http://{signer_address}"),
-            directory: keys.iter().map(|(person, key)| listed(person, (!wishes.keyless).then_some(key))).collect(),
+            directory: listed(&keys, &wishes),
+            reaching: wishes.reaching.clone(),
             link_ttl: Duration::from_mins(15),
             presence_switch: true,
         };

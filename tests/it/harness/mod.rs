@@ -8,6 +8,7 @@ pub(crate) mod folder;
 pub(crate) mod idle;
 pub(crate) mod json_schema;
 pub(crate) mod judge;
+pub(crate) mod mail;
 pub(crate) mod meddler;
 pub(crate) mod passkey;
 pub(crate) mod payments;

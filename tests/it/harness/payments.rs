@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use countersign::domain::{
     Account, Answer, Applied, ApprovalPolicy, Attention, Backoff, Closing, Code, Currency, Effect, Event, Group, Level,
-    Memo, Moment, Money, PartyName, Payment, PaymentId, Phase, Status, Terms, Timestamp, Timing, apply,
+    Memo, Moment, Money, PartyName, Payment, PaymentId, Phase, Reminders, Status, Terms, Timestamp, Timing, apply,
 };
 
 pub(crate) const SECOND: i64 = 1_000_000;
@@ -32,6 +32,7 @@ pub(crate) const TIMING: Timing = Timing {
         slow: Duration::from_mins(2),
         attempts: NOTIFY_ATTEMPTS,
     },
+    reminders: Reminders::NONE,
     check_every: Duration::from_secs(15),
     query: Backoff {
         base: Duration::from_secs(2),

@@ -9,15 +9,24 @@ use countersign::signer::DirectoryEntry;
 use countersign::store::Store;
 
 use super::database::TestDatabase;
+use super::wishes::Wishes;
 
-/// A person as the signer service lists them.
-pub(super) fn listed(person: &str, key: Option<&SigningKey>) -> DirectoryEntry {
-    DirectoryEntry {
-        signer_id: person.to_owned(),
-        name: person.to_owned(),
-        key_pem: key.map(|key| key.public().to_pem().unwrap()),
-        online: true,
-    }
+/// The people as the signer service lists them.
+pub(super) fn listed(keys: &BTreeMap<&'static str, SigningKey>, wishes: &Wishes) -> Vec<DirectoryEntry> {
+    let entry = |(person, key): (&&'static str, &SigningKey)| {
+        let mut entry = DirectoryEntry {
+            signer_id: (*person).to_owned(),
+            name: (*person).to_owned(),
+            key_pem: (!wishes.keyless).then(|| key.public().to_pem().unwrap()),
+            online: true,
+            ..DirectoryEntry::default()
+        };
+        if let Some(change) = &wishes.people {
+            change(&mut entry);
+        }
+        entry
+    };
+    keys.iter().map(entry).collect()
 }
 
 /// The enrolment of a person's key.

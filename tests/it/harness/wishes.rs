@@ -12,6 +12,7 @@ use countersign::http::router::router;
 use countersign::http::serve::{Serving, serve};
 use countersign::journal::ports::{PresencePort, RailPort, SignerPort};
 use countersign::journal::{Journal, Setup};
+use countersign::signer::{DirectoryEntry, Reaching};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 use super::app::POLICY;
 
 type Settings = Arc<dyn Fn(&mut Config) + Send + Sync>;
+/// Changes how a person is listed at the signer service.
+type People = Arc<dyn Fn(&mut DirectoryEntry) + Send + Sync>;
 type SignerWrap = Arc<dyn Fn(Arc<dyn SignerPort>) -> Arc<dyn SignerPort> + Send + Sync>;
 
 /// What a test wants otherwise than usual.
@@ -29,6 +32,8 @@ pub(crate) struct Wishes {
     pub(super) signer: Option<SignerWrap>,
     pub(super) keyless: bool,
     pub(super) spans: Option<(u64, u64)>,
+    pub(super) reaching: Reaching,
+    pub(super) people: Option<People>,
 }
 
 impl Wishes {
@@ -47,6 +52,17 @@ impl Wishes {
     /// Answers come late in this test, and it does not wait for them.
     pub(crate) fn hasty(mut self) -> Self {
         self.spans = Some((400, 900));
+        self
+    }
+
+    /// Other channels, and people who are reached by them.
+    pub(crate) fn reached(
+        mut self,
+        reaching: Reaching,
+        people: impl Fn(&mut DirectoryEntry) + Send + Sync + 'static,
+    ) -> Self {
+        self.reaching = reaching;
+        self.people = Some(Arc::new(people));
         self
     }
 

@@ -297,8 +297,12 @@ impl Desk {
                 Some(Weak::SilenceIsNotSent) => Event::RailNotSent { group, retry_after: None },
                 _ => Event::RailUnknown { group, mismatch: false },
             },
-            Word::Reached => Event::Notified { number: payment.notice.settled + 1, reach: Reach::Reached },
-            Word::Unreachable => Event::Notified { number: payment.notice.settled + 1, reach: Reach::Unreachable },
+            Word::Reached => {
+                Event::Notified { number: payment.notice.settled + 1, since: at(0), reach: Reach::Reached }
+            }
+            Word::Unreachable => {
+                Event::Notified { number: payment.notice.settled + 1, since: at(0), reach: Reach::Unreachable }
+            }
         }
     }
 
