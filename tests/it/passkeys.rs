@@ -14,11 +14,13 @@ use crate::harness::people::registry;
 use crate::harness::rpc::Answer;
 
 /// The site of the signer service's pages.
-fn site(app: &App) -> RelyingParty {
-    RelyingParty { id: "127.0.0.1".to_owned(), origins: [app.signer.url()].into() }
+pub(crate) fn site(app: &App) -> RelyingParty {
+    let id = url::Url::parse(&app.pages).unwrap().host_str().unwrap().to_owned();
+    RelyingParty { id, origins: [app.pages.clone()].into() }
 }
 
-async fn invite(app: &App, person: &str) -> (EnrolmentDocument, String) {
+/// Invites a person; the page's address.
+pub(crate) async fn invite(app: &App, person: &str) -> (EnrolmentDocument, String) {
     let lasts = std::time::Duration::from_hours(1);
     let document = registry(person).invite(app.db.store(), "aud", lasts, &SystemEntropy).await.unwrap();
     let text = document.canonical().unwrap();
@@ -45,7 +47,7 @@ async fn answer(app: &App, url: &str, passkey: &SoftPasskey, digest: &str) -> (u
 }
 
 /// Pins what was answered to an invitation, as `keys pin` does.
-async fn pin(app: &App, person: &str, invitation: &str, code: &str) -> Result<String, String> {
+pub(crate) async fn pin(app: &App, person: &str, invitation: &str, code: &str) -> Result<String, String> {
     let url = format!("{}/api/v1/invitations/{invitation}", app.signer.url());
     let told: Value = app.http.get(url).bearer_auth(SIGNER_API_KEY).send().await.unwrap().json().await.unwrap();
     let registration = serde_json::from_value(told["registration"].clone()).unwrap();
@@ -71,14 +73,14 @@ async fn enrolled(app: &App, person: &str) -> (SoftPasskey, String) {
 }
 
 /// What `person` signs with a passkey.
-async fn document(app: &App, person: &str, order: &str, choice: Choice) -> String {
+pub(crate) async fn document(app: &App, person: &str, order: &str, choice: Choice) -> String {
     let text = app.document(person, order, choice.as_str(), "").await;
     let document = DecisionDocument::parse(&text).unwrap();
     DecisionDocument { key_id: PASSKEY.to_owned(), ..document }.canonical().unwrap()
 }
 
 /// Sends a decision through the sign page.
-async fn decide(app: &App, order: &str, document: &str, assertion: &str) -> (u16, String) {
+pub(crate) async fn decide(app: &App, order: &str, document: &str, assertion: &str) -> (u16, String) {
     let link = app.call(&app.agent(), "get_sign_link", json!({"order_id": order})).await;
     let url = format!("{}/decisions", link.text("sign_url"));
     let body = json!({"document": document, "proof": {"type": "webauthn", "value": assertion}});

@@ -9,13 +9,18 @@ use countersign::signer::DirectoryEntry;
 use countersign::store::Store;
 
 use super::database::TestDatabase;
+use super::wishes::Wishes;
+
+/// What people are called where a browser looks.
+const NAMES: [(&str, &str); 2] = [("finance-1", "Mia Lindqvist"), ("finance-2", "Tomás Herrera")];
 
 /// A person as the signer service lists them.
-pub(super) fn listed(person: &str, key: Option<&SigningKey>) -> DirectoryEntry {
+pub(super) fn listed(person: &str, key: &SigningKey, wishes: &Wishes) -> DirectoryEntry {
+    let name = NAMES.iter().find(|(id, _)| wishes.browsed && *id == person).map_or(person, |(_, name)| name);
     DirectoryEntry {
         signer_id: person.to_owned(),
-        name: person.to_owned(),
-        key_pem: key.map(|key| key.public().to_pem().unwrap()),
+        name: name.to_owned(),
+        key_pem: (!wishes.keyless).then(|| key.public().to_pem().unwrap()),
         online: true,
     }
 }
