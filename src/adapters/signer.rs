@@ -367,7 +367,11 @@ fn status(told: StatusBody, id: &str) -> Result<SignerStatus, Cause> {
 }
 
 fn link(told: LinkBody) -> Result<SignLink, Cause> {
-    url::Url::parse(&told.url).ok().filter(is_web).ok_or(Cause::Garbage)?;
+    let is_address = |text: &str| url::Url::parse(text).is_ok_and(|url| is_web(&url));
     let expires_at = Timestamp::parse_rfc3339(&told.expires_at).ok_or(Cause::Garbage)?;
-    Ok(SignLink { url: told.url, expires_at })
+    if is_address(&told.url) && (told.qr_url.is_empty() || is_address(&told.qr_url)) {
+        Ok(SignLink { url: told.url, expires_at, qr_url: told.qr_url })
+    } else {
+        Err(Cause::Garbage)
+    }
 }

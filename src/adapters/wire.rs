@@ -133,6 +133,8 @@ pub(super) struct ProofLine {
 pub(super) struct LinkBody {
     pub(super) url: String,
     pub(super) expires_at: String,
+    #[serde(default)]
+    pub(super) qr_url: String,
 }
 
 /// `POST /api/v1/transfers`; also read back from a recorded body, to compare answers with.

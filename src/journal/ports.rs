@@ -181,6 +181,8 @@ pub struct SignLink {
     pub url: String,
     /// When the link lapses; the payment does not.
     pub expires_at: Timestamp,
+    /// Where the page's address is an image that a phone reads off a screen; empty where the service has none.
+    pub qr_url: String,
 }
 
 /// The signer service.

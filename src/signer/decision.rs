@@ -59,11 +59,14 @@ pub(super) struct FormFields {
     pub(super) jws: String,
 }
 
+/// A decision that is kept, as it is answered.
 #[derive(Debug, Serialize)]
-struct Recorded<'a> {
-    decision_id: &'a str,
-    signer_id: &'a str,
-    decision: &'a str,
+pub(super) struct Recorded {
+    decision_id: String,
+    /// Who decided.
+    pub(super) signer_id: String,
+    /// `approve` or `reject`.
+    pub(super) decision: String,
     round: i64,
 }
 
@@ -94,7 +97,7 @@ struct Checked {
 ///
 /// *Errors*: each fault by its own code; nothing is kept then.
 /// *Crash*: decision and callback are both kept, or neither; sending the same again is answered the same.
-pub(super) async fn take(desk: &Desk, token: &str, submitted: Submitted) -> Result<Reply, Refused> {
+pub(super) async fn take(desk: &Desk, token: &str, submitted: Submitted) -> Result<Recorded, Refused> {
     let now = desk.now();
     let mut session = desk.store.write().await?;
     let link = session.link(token).await?.ok_or_else(|| Refused::not_found("unknown_link", "no such sign link"))?;
@@ -111,13 +114,13 @@ pub(super) async fn take(desk: &Desk, token: &str, submitted: Submitted) -> Resu
     let mut earlier = session.decisions(&payment).await?;
     earlier.retain(|kept| kept.signer_id == checked.signer_id);
     if let Some(kept) = same_of(&earlier, &checked)? {
-        return recorded(&payment, kept);
+        return Ok(recorded(&payment, kept));
     }
     check_time(&payment, &checked, now)?;
-    let reply = keep(desk, &mut session, &payment, checked, now).await?;
+    let recorded = keep(desk, &mut session, &payment, checked, now).await?;
     session.commit().await?;
     desk.callback_enqueued.notify_one();
-    Ok(reply)
+    Ok(recorded)
 }
 
 /// The decision among the signer's `earlier` ones that this one repeats.
@@ -150,7 +153,7 @@ async fn keep(
     payment: &KeptPayment,
     checked: Checked,
     now: Timestamp,
-) -> Result<Reply, Refused> {
+) -> Result<Recorded, Refused> {
     let kept = KeptDecision {
         decision_id: DecisionId::mint(now, desk.entropy.u128()).to_string(),
         signer_id: checked.signer_id,
@@ -174,19 +177,16 @@ async fn keep(
     let url = payment.callback_url.clone();
     session.add_callback(&Callback { event_id, url, body, attempts: 0, created_at: now.micros() }).await?;
     tracing::info!(payment.id = %payment.reference, signer.id = %kept.signer_id, "a decision was recorded");
-    recorded(payment, &kept)
+    Ok(recorded(payment, &kept))
 }
 
-fn recorded(payment: &KeptPayment, kept: &KeptDecision) -> Result<Reply, Refused> {
-    Reply::json(
-        200,
-        &Recorded {
-            decision_id: &kept.decision_id,
-            signer_id: &kept.signer_id,
-            decision: &kept.decision,
-            round: payment.round,
-        },
-    )
+fn recorded(payment: &KeptPayment, kept: &KeptDecision) -> Recorded {
+    Recorded {
+        decision_id: kept.decision_id.clone(),
+        signer_id: kept.signer_id.clone(),
+        decision: kept.decision.clone(),
+        round: payment.round,
+    }
 }
 
 fn check_time(payment: &KeptPayment, checked: &Checked, now: Timestamp) -> Result<(), Refused> {

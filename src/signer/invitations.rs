@@ -164,6 +164,9 @@ pub(super) async fn answer(desk: &Desk, token: &str, made: &Made) -> Result<Repl
     };
     let passkey = read_registration(&desk.party, &enrolment_digest(&kept.document), &registration)
         .map_err(|fault| Refused::unacceptable("registration_invalid", fault.to_string()))?;
+    if session.sign_in_key(&passkey.credential_id).await?.is_some() {
+        return Err(Refused::unacceptable("registration_invalid", "a passkey to sign in with approves nothing"));
+    }
     let code = passkey.key.code();
     let answer = InvitationAnswer {
         label: label.as_str(),

@@ -59,6 +59,11 @@ impl Address {
         format!("{}{path}", self.path)
     }
 
+    /// Whether pages travel encrypted, so that a cookie may ask for it.
+    pub(super) fn is_secure(&self) -> bool {
+        self.base.starts_with("https:")
+    }
+
     /// Whether a browser's `Origin` is the service's own.
     pub(super) fn is_origin(&self, origin: &str) -> bool {
         self.origin == origin
@@ -72,6 +77,8 @@ pub(super) struct Issued {
     pub(super) url: String,
     /// When it lapses, RFC 3339.
     expires_at: String,
+    /// The page's address as an image.
+    qr_url: String,
 }
 
 /// Issues a link to the payment's current round: 32 random bytes, of which the hash is kept.
@@ -90,7 +97,9 @@ pub(super) async fn issue(
     let lasts = if signer_id.is_empty() { desk.link_ttl } else { desk.reaching.message_links };
     let expires_at = now.plus(lasts).to_millis();
     session.add_link(&token, payment, &NewLink { signer_id, issued_at: now, expires_at }).await?;
-    Ok(Issued { url: desk.address.page(&token), expires_at: expires_at.rfc3339() })
+    let url = desk.address.page(&token);
+    let qr_url = format!("{url}/qr.svg");
+    Ok(Issued { url, expires_at: expires_at.rfc3339(), qr_url })
 }
 
 /// `GET /api/v1/payments/{id}/sign-link`.

@@ -18,9 +18,12 @@ mod channels;
 mod decision;
 mod directory;
 mod enrol;
+mod inbox;
 mod invitations;
 mod keyed;
+mod language;
 mod link;
+mod look;
 mod notify;
 mod page;
 mod presence;
@@ -29,6 +32,7 @@ mod refused;
 mod register;
 mod settings;
 mod sign;
+mod sign_in;
 mod status;
 mod store;
 #[cfg(test)]
@@ -39,7 +43,7 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 use standardwebhooks::Webhook;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::ambient::{Clock, Entropy};
@@ -66,6 +70,10 @@ struct Desk {
     client: reqwest::Client,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
+    /// Vouches for what is answered to sign in.
+    challenges: sign_in::Challenges,
+    /// Seats for questions whether an inbox changed, which are held.
+    held: Semaphore,
     /// Told by whoever enqueues a callback; the delivery loop listens.
     callback_enqueued: Notify,
     /// Turns when what became of a message was noted; those who wait for one look then.
@@ -138,6 +146,8 @@ impl SignerService {
             webhook,
             client,
             clock,
+            challenges: sign_in::Challenges::new(entropy.as_ref()),
+            held: Semaphore::new(inbox::MOST_HELD),
             entropy,
             callback_enqueued: Notify::new(),
             message_settled: watch::Sender::new(0),

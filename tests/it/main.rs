@@ -15,6 +15,7 @@
 mod audit;
 mod bad_input;
 mod bench_journal;
+mod browser;
 mod chaos;
 mod crash_matrix;
 mod desk_attest;
@@ -59,6 +60,7 @@ mod growth;
 mod guards;
 mod harness;
 mod hold_races;
+mod inbox;
 mod ingress;
 mod judge_teeth;
 mod model;

@@ -15,10 +15,12 @@ use crate::harness::rpc::Answer;
 
 /// The site of the signer service's pages.
 pub(crate) fn site(app: &App) -> RelyingParty {
-    RelyingParty { id: "127.0.0.1".to_owned(), origins: [app.signer.url()].into() }
+    let id = url::Url::parse(&app.pages).unwrap().host_str().unwrap().to_owned();
+    RelyingParty { id, origins: [app.pages.clone()].into() }
 }
 
-async fn invite(app: &App, person: &str) -> (EnrolmentDocument, String) {
+/// Invites a person; the page's address.
+pub(crate) async fn invite(app: &App, person: &str) -> (EnrolmentDocument, String) {
     let lasts = std::time::Duration::from_hours(1);
     let document = registry(person).invite(app.db.store(), "aud", lasts, &SystemEntropy).await.unwrap();
     let text = document.canonical().unwrap();
@@ -45,7 +47,7 @@ async fn answer(app: &App, url: &str, passkey: &SoftPasskey, digest: &str) -> (u
 }
 
 /// Pins what was answered to an invitation, as `keys pin` does.
-async fn pin(app: &App, person: &str, invitation: &str, code: &str) -> Result<String, String> {
+pub(crate) async fn pin(app: &App, person: &str, invitation: &str, code: &str) -> Result<String, String> {
     let url = format!("{}/api/v1/invitations/{invitation}", app.signer.url());
     let told: Value = app.http.get(url).bearer_auth(SIGNER_API_KEY).send().await.unwrap().json().await.unwrap();
     let registration = serde_json::from_value(told["registration"].clone()).unwrap();

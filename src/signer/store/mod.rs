@@ -13,6 +13,7 @@ mod outbox;
 mod passkeys;
 mod payments;
 mod presence;
+mod sessions;
 
 use std::path::Path;
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub(in crate::signer) use messages::{Attempt, Message, Trying};
 pub(in crate::signer) use outbox::Callback;
 pub(in crate::signer) use passkeys::{InvitationAnswer, KeptInvitation, KeptPasskey};
 pub(in crate::signer) use payments::KeptPayment;
+pub(in crate::signer) use sessions::SignInKey;
 
 /// The database could not do what was asked. Its text is for the log, never for an answer.
 #[derive(Debug, thiserror::Error)]

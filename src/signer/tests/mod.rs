@@ -3,7 +3,9 @@
 mod api;
 mod callbacks;
 mod decisions;
+mod enrolment;
 mod pages;
+mod passkeys;
 mod reaching;
 mod rounds;
 

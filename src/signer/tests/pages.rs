@@ -37,14 +37,20 @@ async fn the_page_shows_exactly_what_is_signed() {
     assert!(page.text.contains(&escaped(payload)), "the canonical text, whole");
     let fields: std::collections::BTreeMap<String, String> = serde_json::from_str(payload).unwrap();
     for (name, value) in &fields {
-        assert!(page.text.contains(&format!("<dt>{name}</dt>")), "{name}");
+        assert!(page.text.contains(&format!("<dt lang=\"en\">{name}</dt>")), "{name}");
         assert!(page.text.contains(&escaped(value)), "{value}");
     }
     for signer in ["ann", "bob"] {
         let text = answering(&body, signer, Choice::Approve, "").canonical().unwrap();
         assert!(page.text.contains(&escaped(&text)) && page.text.contains(&decision_digest(&text)));
     }
-    assert!(!page.text.contains("<script") && page.text.contains("&lt;script&gt;alert("));
+    let ours = "<script src=\"/assets/page.js\" defer></script>";
+    assert!(page.text.contains(ours) && page.text.matches("<script").count() == 1, "no script but ours");
+    assert!(page.text.contains("&lt;script&gt;alert("));
+    for text in ["<strong>agent-7</strong>", ", for mia,", "United States dollar", "<dt>Decide until</dt>", "finance:1"]
+    {
+        assert!(page.text.contains(text), "{text}");
+    }
     assert!(!page.text.contains(" style=") && !page.text.contains("<style"));
 }
 
@@ -89,12 +95,21 @@ async fn every_page_forbids_what_it_does_not_need() {
     let bench = Bench::new().await;
     let (id, _) = bench.registered(&["ann"]).await;
     let link = bench.link(&id).await;
-    for (path, status) in [(link.as_str(), 200), ("/sign/unknown", 404), ("/assets/page.css", 200), ("/healthz", 200)] {
+    for (path, status) in [
+        (link.as_str(), 200),
+        (format!("{link}/qr.svg").as_str(), 200),
+        ("/sign/unknown", 404),
+        ("/enrol/unknown", 404),
+        ("/assets/page.css", 200),
+        ("/assets/page.js", 200),
+        ("/healthz", 200),
+    ] {
         let answer = bench.send(Request::get(path).body(Body::empty()).unwrap()).await;
         assert_eq!(answer.status, status);
         assert_eq!(
             answer.header("content-security-policy"),
-            "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+             form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
         );
         assert_eq!(answer.header("x-frame-options"), "DENY");
         assert_eq!(answer.header("referrer-policy"), "no-referrer");

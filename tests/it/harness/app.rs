@@ -100,6 +100,7 @@ pub(crate) struct App {
     pub(crate) clock: Arc<ShiftedClock>,
     pub(crate) rail: Peer,
     pub(crate) signer: Peer,
+    pub(crate) pages: String,
     pub(crate) signer_service: SignerService,
     pub(crate) config: Config,
     pub(crate) journal: Arc<Journal>,
@@ -138,11 +139,12 @@ impl App {
         let rail = Peer::serve(rail_socket, sandbox.router());
 
         let (signer_socket, signer_address) = Peer::bind().await;
+        let pages = wishes.pages(signer_address);
         let settings = SignerSettings {
             database: folder.join("signer.db"),
             api_key: SIGNER_API_KEY.into(),
             callback_secret: CALLBACK_SECRET.into(),
-            public_url: format!("http://{signer_address}"),
+            public_url: pages.clone(),
             directory: listed(&keys, &wishes),
             reaching: wishes.reaching.clone(),
             link_ttl: Duration::from_mins(15),
@@ -195,6 +197,7 @@ impl App {
             clock,
             rail,
             signer,
+            pages,
             signer_service,
             config,
             journal,
@@ -417,8 +420,8 @@ impl App {
     pub(crate) async fn decide_on_page(&self, order: &str, document: &str, jws: &str) -> u16 {
         let link = self.call(&self.agent(), "get_sign_link", json!({"order_id": order})).await;
         let url = format!("{}/decisions", link.text("sign_url"));
-        let answer = self.http.post(url).json(&json!({"document": document, "jws": jws})).send().await.unwrap();
-        answer.status().as_u16()
+        let decision = json!({"document": document, "jws": jws});
+        self.http.post(url).json(&decision).send().await.unwrap().status().as_u16()
     }
 
     /// Sets whether `finance-1` can be reached.
@@ -508,12 +511,11 @@ impl App {
 
     /// Whom the signer service was told to reach for a payment, notification by notification.
     pub(crate) async fn asked(&self, payment_id: &str) -> Vec<Vec<String>> {
-        let mut raw = self.signer_db().await;
         let sql = format!(
             "SELECT signers FROM notifications n JOIN payments p ON p.id = n.payment_id \
              WHERE p.reference = '{payment_id}' ORDER BY n.round, n.number"
         );
-        raw.texts(&sql).await.iter().map(|signers| serde_json::from_str(signers).unwrap()).collect()
+        self.signer_db().await.texts(&sql).await.iter().map(|signers| serde_json::from_str(signers).unwrap()).collect()
     }
 
     /// Tells the rail to misbehave.

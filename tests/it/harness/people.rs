@@ -11,12 +11,16 @@ use countersign::store::Store;
 use super::database::TestDatabase;
 use super::wishes::Wishes;
 
+/// What people are called where a browser looks.
+const NAMES: [(&str, &str); 2] = [("finance-1", "Mia Lindqvist"), ("finance-2", "Tomás Herrera")];
+
 /// The people as the signer service lists them.
 pub(super) fn listed(keys: &BTreeMap<&'static str, SigningKey>, wishes: &Wishes) -> Vec<DirectoryEntry> {
     let entry = |(person, key): (&&'static str, &SigningKey)| {
+        let name = NAMES.iter().find(|(id, _)| wishes.browsed && id == person).map_or(*person, |(_, name)| *name);
         let mut entry = DirectoryEntry {
             signer_id: (*person).to_owned(),
-            name: (*person).to_owned(),
+            name: name.to_owned(),
             key_pem: (!wishes.keyless).then(|| key.public().to_pem().unwrap()),
             online: true,
             ..DirectoryEntry::default()

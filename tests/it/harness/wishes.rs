@@ -1,5 +1,6 @@
 //! What a test wants otherwise than usual, and the gateway built by it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use countersign::adapters::{RailClient, SignerClient};
@@ -34,6 +35,7 @@ pub(crate) struct Wishes {
     pub(super) spans: Option<(u64, u64)>,
     pub(super) reaching: Reaching,
     pub(super) people: Option<People>,
+    pub(super) browsed: bool,
 }
 
 impl Wishes {
@@ -41,6 +43,18 @@ impl Wishes {
     pub(crate) fn without_keys_at_the_service(mut self) -> Self {
         self.keyless = true;
         self
+    }
+
+    /// A browser opens the pages, which has passkeys at a host's name only; people have names there.
+    pub(crate) fn browsed(mut self) -> Self {
+        self.browsed = true;
+        self.patient()
+    }
+
+    /// Where people find the pages of the signer service that listens there.
+    pub(super) fn pages(&self, at: SocketAddr) -> String {
+        let host = if self.browsed { "localhost".to_owned() } else { at.ip().to_string() };
+        format!("http://{host}:{}", at.port())
     }
 
     /// Nothing of this test hangs: a busy machine's slow answers are waited for.

@@ -1,0 +1,51 @@
+//! The page after a decision: what was decided, and what follows.
+
+use maud::html;
+
+use super::shell::{Frame, shell};
+use super::{State, View, amount, payee, person, texts};
+use crate::domain::Choice;
+use crate::signer::language::{Both, both};
+
+const YOU_APPROVED: Both = both("You approved this payment", "您已批准此付款");
+const YOU_REJECTED: Both = both("You rejected this payment", "您已驳回此付款");
+const PASSED_ON: Both = both(
+    "Your decision is recorded and on its way to the payment desk, which checks the signature once more. You can close this page.",
+    "您的决定已记录，正在转交付款服务台，服务台会再次验证签名。您可以关闭本页。",
+);
+const OTHERS: Both = both("Others are asked too. What the rule needs: {}", "还请求了其他人签署。规则要求：{}");
+const LOOK: Both = both("Look at the payment", "查看此付款");
+
+/// The page of a decision that `signer_id` gave just now.
+pub(in crate::signer) fn result(view: &View<'_>, signer_id: &str, choice: Choice) -> String {
+    let heading = view.say(match choice {
+        Choice::Approve => YOU_APPROVED,
+        Choice::Reject => YOU_REJECTED,
+    });
+    let decided = view.signers.iter().find(|signer| signer.id == signer_id).and_then(|signer| signer.decided.as_ref());
+    let body = html! {
+        p.banner.done role="status" { (view.say(PASSED_ON)) }
+        section.key aria-label=(view.say(texts::WHAT)) {
+            div {
+                (amount(view))
+                dl {
+                    (payee(view))
+                    dt { (view.say(texts::ORDER)) } dd.exact { (view.document.order_id) }
+                }
+                @if let Some(decided) = decided { (person::said(view, decided)) }
+                @if view.state == State::Open { p { (view.language.fill(OTHERS, &view.document.required)) } }
+            }
+        }
+        p { a.onward href=(view.below("")) { (view.say(LOOK)) } }
+    };
+    let frame = Frame {
+        language: view.language,
+        address: view.address,
+        title: heading,
+        heading,
+        kind: "result",
+        standing: "result",
+        foot: texts::FOOT,
+    };
+    shell(&frame, &body)
+}
