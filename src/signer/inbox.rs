@@ -17,7 +17,7 @@ use super::page::{self, Inbox, Waiting};
 use super::refused::{Refused, Reply, body_of, json_of};
 use super::sign::{check_origin, wants_page};
 use super::sign_in::{self, Purpose, SESSION_TTL};
-use super::store::{KeptPayment, Session, SignInKey};
+use super::store::{KeptPayment, NewLink, Session, SignInKey};
 use crate::proof::{PaymentDocument, b64url, sha256_hex};
 
 /// Where it is.
@@ -187,7 +187,9 @@ pub(super) async fn open(
             return Err(Refused::unknown_payment());
         }
         let token = new_token(&desk);
-        session.add_link(&token, &payment, now.plus(desk.link_ttl).to_millis()).await?;
+        let expires_at = now.plus(desk.link_ttl).to_millis();
+        let link = NewLink { signer_id: &key.signer_id, issued_at: now, expires_at };
+        session.add_link(&token, &payment, &link).await?;
         session.commit().await?;
         Ok((token, key.signer_id))
     }
