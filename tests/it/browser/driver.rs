@@ -165,6 +165,8 @@ impl Browser {
     /// Ends it.
     pub(super) async fn quit(self) {
         self.http.delete(&self.session).send().await.unwrap();
+        // It writes to its folder until it is gone.
+        tokio::time::sleep(Duration::from_millis(300)).await;
         drop(self.folder);
     }
 
