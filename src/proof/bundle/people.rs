@@ -132,7 +132,11 @@ pub(super) fn quorum(documents: &Documents<'_>) -> Outcome {
         if !people.insert((document.signer_id.as_str(), decided.confirmation.as_str())) {
             outcome.faults.push(format!("decision {}: {signer} is counted twice", decided.decision_id));
         }
-        votes.push(Vote { signer, choice });
+        let Some(at) = Timestamp::parse_rfc3339(&decided.decided_at) else {
+            outcome.faults.push(format!("decision {}: was taken in at no time", decided.decision_id));
+            continue;
+        };
+        votes.push(Vote { signer, choice, key: decided.key_id.clone(), at });
     }
     let standing = evaluate(policy, &terms, &votes);
     let said = votes.iter().filter(|vote| vote.choice == Choice::Approve).count();
