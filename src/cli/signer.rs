@@ -78,7 +78,9 @@ impl Signer {
         });
         serve(listener, router, Serving::from(&config.server), stop).await;
         if deliveries.await.is_err() {
-            tracing::error!("the delivery of callbacks or messages panicked; what is pending goes on at the next start");
+            tracing::error!(
+                "the delivery of callbacks or messages panicked; what is pending goes on at the next start"
+            );
         }
         guard.shutdown();
         Ok(())

@@ -12,9 +12,7 @@ use axum::routing::{get, post, put};
 use sha2::{Digest as _, Sha256};
 
 use super::refused::Refused;
-use super::{
-    Desk, asset, cancel, enrol, inbox, invitations, link, notify, presence, register, sign, status, viewed,
-};
+use super::{Desk, asset, cancel, enrol, inbox, invitations, link, notify, presence, register, sign, status, viewed};
 
 /// The variable part of a path.
 pub(super) struct Segment(pub(super) String);

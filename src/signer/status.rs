@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::Desk;
 use super::api::Segment;
-use super::refused::{Refused, Reply};
 use super::notify::{Receipt, receipts};
+use super::refused::{Refused, Reply};
 use super::register::Registered;
 use super::store::KeptDecision;
 use crate::domain::Timestamp;

@@ -551,7 +551,11 @@ fn the_agents_wish_is_followed_only_where_the_policy_allows_it() {
     let mut it = created();
     assert_eq!(it.asked(&[], NOW, false), ["ana", "ben", "cem"]);
     it.terms.wish = vec!["ben".parse().unwrap(), "mallory".parse().unwrap()];
-    assert_eq!(it.asked(&[], NOW, false), ["ana", "ben", "cem"], "two are needed, and one of those wished for may decide");
+    assert_eq!(
+        it.asked(&[], NOW, false),
+        ["ana", "ben", "cem"],
+        "two are needed, and one of those wished for may decide"
+    );
     let one = [Vote { signer: "cem".parse().unwrap(), choice: Choice::Approve, key: "k1".to_owned(), at: NOW }];
     assert_eq!(it.asked(&one, NOW, false), ["ben"], "one more is enough");
     it.terms.principal = "ben".to_owned();

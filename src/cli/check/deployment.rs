@@ -212,10 +212,7 @@ async fn signers_keys(config: &Config, store: &Store, policy: &Policy) -> Verdic
     }
     let (good, sign) = match root {
         None => ("", "keys enrol pins one"),
-        Some(_) => (
-            " that the registry's root has signed",
-            "keys enrol and keys certify sign one with --root-key",
-        ),
+        Some(_) => (" that the registry's root has signed", "keys enrol and keys certify sign one with --root-key"),
     };
     if without.is_empty() {
         return Verdict::Warning(format!(

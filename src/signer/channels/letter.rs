@@ -188,7 +188,8 @@ impl Wording<'_> {
 /// Others' text on one line, without what is not seen, and into bounds.
 fn line(text: &str) -> String {
     let hidden = |c: char| {
-        c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
     };
     let mut shown: String = text.chars().map(|c| if hidden(c) { ' ' } else { c }).take(MOST_CHARS).collect();
     if text.chars().nth(MOST_CHARS).is_some() {

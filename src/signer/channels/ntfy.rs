@@ -95,7 +95,8 @@ mod tests {
 
     #[test]
     fn a_text_is_cut_between_characters() {
-        for (text, most, left) in [("abc", 9, "abc"), ("abc", 2, "ab"), ("付款", 4, "付"), ("付", 2, ""), ("", 3, "")] {
+        for (text, most, left) in [("abc", 9, "abc"), ("abc", 2, "ab"), ("付款", 4, "付"), ("付", 2, ""), ("", 3, "")]
+        {
             assert_eq!(cut(text, most), left);
         }
         assert_eq!(header_text("付款"), "=?UTF-8?B?5LuY5qy+?=");

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use lettre::Address;
 use lettre::address::Envelope;
 use lettre::message::header::{ContentType, HeaderName, HeaderValue};
 use lettre::message::{Mailbox, Message};
@@ -13,7 +14,6 @@ use lettre::transport::smtp::Error;
 use lettre::transport::smtp::authentication::{Credentials, Mechanism};
 use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, TlsParameters};
 use lettre::transport::smtp::extension::ClientId;
-use lettre::Address;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{Channel, Letter, Mail, MailTls, Missed};

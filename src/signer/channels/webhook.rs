@@ -53,8 +53,7 @@ impl Hook {
                      "payments": letter.items.iter().map(item).collect::<Vec<_>>()},
         })
         .to_string();
-        let signature =
-            self.signer.sign(&letter.id, now.seconds(), body.as_bytes()).map_err(|_| Missed::NotWritten)?;
+        let signature = self.signer.sign(&letter.id, now.seconds(), body.as_bytes()).map_err(|_| Missed::NotWritten)?;
         let answer = self
             .client
             .post(self.url.expose_secret())
