@@ -551,7 +551,6 @@ impl App {
     pub(crate) async fn rows(&self, table: &str) -> usize {
         self.db.raw().await.texts(&format!("SELECT CAST(COUNT(*) AS TEXT) FROM {table}")).await[0].parse().unwrap()
     }
-
     // The end.
 
     /// What the judge goes by.
