@@ -81,10 +81,13 @@ impl RestoreReport {
 impl Journal {
     /// Takes this database for a restored one; `false` when it was taken for one already.
     pub async fn mark_restored(&self, cause: &str) -> Result<bool, Refusal> {
-        let mut tx = self.store.begin().await?;
-        let opened = self.open_restore(&mut tx, cause).await?;
-        tx.commit().await?;
-        Ok(opened)
+        again(|| async {
+            let mut tx = self.store.begin().await?;
+            let opened = self.open_restore(&mut tx, cause).await?;
+            tx.commit().await?;
+            Ok(opened)
+        })
+        .await
     }
 
     async fn open_restore(&self, tx: &mut Tx, cause: &str) -> Result<bool, Refusal> {
@@ -92,15 +95,31 @@ impl Journal {
         // What another process sent in its last moment shows by then.
         let compare_at = tx.now().plus(self.rules.timing.lease).plus(self.rules.timing.read_lag);
         if !tx.open_new_restore(&id, cause, compare_at).await? {
-            if is_certain(cause) {
-                tx.restored_for_sure(cause).await?;
-            }
+            self.make_sure(tx, cause).await?;
             return Ok(false);
         }
         self.note_restore(tx, "database.restored", cause).await?;
         tracing::error!(restore.id = id, cause, compare_at = %compare_at.rfc3339(), "this database may be a restored backup: nothing is sent until its payments were compared with the rail");
         metrics().restore(true);
         Ok(true)
+    }
+
+    /// What is certain takes the place of a guess: then more is asked anew.
+    async fn make_sure(&self, tx: &mut Tx, cause: &str) -> Result<(), Refusal> {
+        let moved = || Refusal::new(Code::VersionConflict, "the restore that was open is not any more");
+        let open = tx.open_restore().await?.ok_or_else(moved)?;
+        if is_certain(&open.cause) || !is_certain(cause) {
+            return Ok(());
+        }
+        if !tx.restored_because(&open, cause).await? {
+            return Err(moved());
+        }
+        tracing::error!(
+            restore.id = open.restore_id,
+            cause,
+            "this database was restored from a backup: everything is compared with the rail anew"
+        );
+        self.note_restore(tx, "database.restored", cause).await
     }
 
     async fn note_restore(&self, tx: &mut Tx, event: &str, reason: &str) -> Result<(), Refusal> {
@@ -296,7 +315,7 @@ impl Journal {
             keep(&mut tx, &intent.key, payment_id, &receipt).await?;
         }
         let outcome = outcome(&before, &current);
-        if tx.compared(&restore.restore_id, payment_id, &words, outcome).await? {
+        if tx.compared(restore, payment_id, &words, outcome).await? {
             crash::at(Point::CompareBeforeCommit);
             tx.commit().await?;
             crash::at(Point::CompareAfterCommit);

@@ -159,17 +159,16 @@ impl Tx {
         Ok(true)
     }
 
-    /// Says of an open restore that was a guess that it is certain: everything is compared anew.
-    pub async fn restored_for_sure(&mut self, cause: &str) -> Result<(), StoreFault> {
-        let guessed = on!(self, conn => sqlx::query("UPDATE restores SET cause = $1 \
-              WHERE state = 'open' AND cause NOT IN ('told','went_back')")
-            .bind(cause).execute(conn).await?.rows_affected());
-        if guessed > 0 {
-            on!(self, conn => sqlx::query("UPDATE comparisons SET finding = '', outcome = '', compared_at = NULL \
-                  WHERE restore_id IN (SELECT restore_id FROM restores WHERE state = 'open')")
-                .execute(conn).await.map(drop))?;
+    /// Says of an open restore that its cause is another, and has everything compared anew; `false` when it is not as it was.
+    pub async fn restored_because(&mut self, restore: &Restore, cause: &str) -> Result<bool, StoreFault> {
+        let changed = on!(self, conn => sqlx::query("UPDATE restores SET cause = $1 WHERE restore_id = $2 AND cause = $3 AND state = 'open'")
+            .bind(cause).bind(&restore.restore_id).bind(&restore.cause).execute(conn).await?.rows_affected());
+        if changed != 1 {
+            return Ok(false);
         }
-        Ok(())
+        on!(self, conn => sqlx::query("UPDATE comparisons SET finding = '', outcome = '', compared_at = NULL WHERE restore_id = $1")
+            .bind(&restore.restore_id).execute(conn).await.map(drop))?;
+        Ok(true)
     }
 
     /// Lets a restore be compared from `at` on, if it was to be later.
@@ -179,18 +178,20 @@ impl Tx {
         Ok(())
     }
 
-    /// Stores what the rail said of a payment and what followed; `false` when that was stored before.
+    /// Stores what the rail said of a payment and what followed; `false` when that was stored before, or the restore has
+    /// another cause by now.
     pub async fn compared(
         &mut self,
-        restore: &str,
+        restore: &Restore,
         payment_id: &str,
         finding: &str,
         outcome: &str,
     ) -> Result<bool, StoreFault> {
         let now = self.now().micros();
         let stored = on!(self, conn => sqlx::query("UPDATE comparisons SET finding = $1, outcome = $2, compared_at = $3 \
-              WHERE restore_id = $4 AND payment_id = $5 AND compared_at IS NULL")
-            .bind(finding).bind(outcome).bind(now).bind(restore).bind(payment_id)
+              WHERE restore_id = $4 AND payment_id = $5 AND compared_at IS NULL \
+                AND EXISTS (SELECT 1 FROM restores r WHERE r.restore_id = $4 AND r.cause = $6)")
+            .bind(finding).bind(outcome).bind(now).bind(&restore.restore_id).bind(payment_id).bind(&restore.cause)
             .execute(conn).await?.rows_affected());
         Ok(stored == 1)
     }

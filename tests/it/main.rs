@@ -39,6 +39,7 @@ mod domain_steps;
 mod domain_transitions;
 mod domain_values;
 mod domain_votes;
+mod domain_words;
 mod evidence;
 mod field_bugs;
 mod field_bugs_money;

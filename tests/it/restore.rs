@@ -80,6 +80,12 @@ pub(crate) async fn compare_all(app: &App, journal: &Journal) -> Comparing {
     panic!("comparing does not end");
 }
 
+/// Takes the database for a restored one, and compares it to the end.
+pub(crate) async fn marked_and_compared(app: &App, cause: &str) {
+    app.journal.mark_restored(cause).await.unwrap();
+    assert!(compare_all(app, &app.journal).await.lifted);
+}
+
 pub(crate) async fn found(app: &App, order: &str) -> String {
     let id = app.payment(order).await.terms.payment_id;
     let sql = format!("SELECT finding || ' ' || outcome FROM comparisons WHERE payment_id = '{id}'");
@@ -165,8 +171,7 @@ async fn what_was_signed_and_paid_after_the_backup_is_held_for_two_people() {
         }
         app.settle().await;
         restore(app).await;
-        app.journal.mark_restored("told").await.unwrap();
-        assert!(compare_all(app, &app.journal).await.lifted);
+        marked_and_compared(app, "told").await;
         for order in ["created", "awaiting"] {
             let payment = app.payment(order).await;
             assert!(payment.held_at.is_some() && payment.attention.contains(&Attention::PaidAfterBackup), "{order}");
@@ -541,8 +546,7 @@ async fn a_payment_that_needs_a_person_is_told_however_many_were_settled() {
 async fn one_connection_is_enough_to_compare() {
     each_with(patient().config(|config| config.database.pool_size = 1), async |app: &mut App| {
         let id = app.signed("order-1").await;
-        app.journal.mark_restored("reconcile_only").await.unwrap();
-        assert!(compare_all(app, &app.journal).await.lifted);
+        marked_and_compared(app, "reconcile_only").await;
         app.settle().await;
         assert_eq!((app.status("order-1").await.status().as_str(), app.executions(&id).await), ("EXECUTED", 1));
     })

@@ -6,7 +6,7 @@ use countersign::domain::Attention;
 use serde_json::json;
 
 use crate::harness::app::{App, each_with};
-use crate::restore::{back_up, compare_all, found, patient, restore};
+use crate::restore::{back_up, compare_all, found, marked_and_compared, patient, restore};
 
 #[tokio::test]
 async fn what_was_signed_before_a_restore_is_signed_anew_and_paid_once() {
@@ -19,8 +19,7 @@ async fn what_was_signed_before_a_restore_is_signed_anew_and_paid_once() {
         app.signed("signed").await;
         app.awaiting("awaiting").await;
         let before = app.document("finance-1", "awaiting", "approve", "").await;
-        app.journal.mark_restored("told").await.unwrap();
-        assert!(compare_all(app, &app.journal).await.lifted);
+        marked_and_compared(app, "told").await;
         assert_eq!(found(app, "signed").await, "not found attention");
         assert_eq!(found(app, "awaiting").await, "not found asked_anew");
         app.pass(Duration::from_hours(1)).await;
@@ -73,8 +72,7 @@ async fn what_people_did_after_the_backup_is_not_undone_by_a_payment() {
         assert_eq!(app.decide_on_page("late", &document, &late).await, 200);
         app.cancel("late").await;
         restore(app).await;
-        app.journal.mark_restored("told").await.unwrap();
-        assert!(compare_all(app, &app.journal).await.lifted);
+        marked_and_compared(app, "told").await;
         app.pass(Duration::from_hours(2)).await;
         for id in &old {
             assert_eq!(app.executions(id).await, 0, "{id}");
@@ -93,8 +91,7 @@ async fn a_desk_that_was_switched_off_goes_on_with_what_was_signed_since() {
         app.clock.advance(16 * 60 * 1_000_000);
         app.signed("new").await;
         app.awaiting("awaiting").await;
-        app.journal.mark_restored("no_worker_for_long").await.unwrap();
-        assert!(compare_all(app, &app.journal).await.lifted);
+        marked_and_compared(app, "no_worker_for_long").await;
         for (order, said) in [("old", "attention"), ("new", "as_believed"), ("awaiting", "as_believed")] {
             assert_eq!(found(app, order).await, format!("not found {said}"), "{order}");
         }
@@ -104,6 +101,46 @@ async fn a_desk_that_was_switched_off_goes_on_with_what_was_signed_since() {
             app.until(order, "EXECUTED").await;
             assert_eq!(app.executions(app.payment(order).await.terms.payment_id.as_str()).await, 1);
         }
+        app.whole().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_guess_that_somebody_confirms_is_compared_anew() {
+    each_with(patient(), async |app: &mut App| {
+        app.did.rewind = true;
+        app.signed("signed").await;
+        app.awaiting("awaiting").await;
+        app.journal.mark_restored("no_worker_for_long").await.unwrap();
+        app.faults(json!({"standing": {"lookup_down": true}})).await;
+        app.clock.advance(60_000_000);
+        assert_eq!(app.journal.compare("").await.unwrap().in_doubt, 2);
+        // One is compared as the guess has it, before somebody says what is so.
+        app.db
+            .raw()
+            .await
+            .execute(
+                "UPDATE comparisons SET finding = 'not found', outcome = 'as_believed', compared_at = 1 \
+            WHERE believed = 'SIGNED'",
+            )
+            .await
+            .unwrap();
+        let guessed = app.db.store().read().await.unwrap().open_restore().await.unwrap().unwrap();
+        assert!(!app.journal.mark_restored("told").await.unwrap(), "it is open already");
+        assert!(!app.journal.mark_restored("no_worker_for_long").await.unwrap(), "what is certain stays so");
+        assert_eq!(app.db.raw().await.texts("SELECT cause FROM restores").await, ["told"]);
+        assert_eq!(app.audited("database.restored", "told").await, 1);
+        let mut tx = app.db.store().begin().await.unwrap();
+        let id = app.payment("awaiting").await.terms.payment_id.to_string();
+        assert!(!tx.compared(&guessed, &id, "not found", "as_believed").await.unwrap(), "by who still guesses");
+        drop(tx);
+        app.faults(json!({"standing": {"lookup_down": false}})).await;
+        assert!(compare_all(app, &app.journal).await.lifted);
+        assert_eq!(found(app, "signed").await, "not found attention");
+        assert_eq!(found(app, "awaiting").await, "not found asked_anew");
+        app.pass(Duration::from_hours(1)).await;
+        assert_eq!(app.executions(app.payment("signed").await.terms.payment_id.as_str()).await, 0);
         app.whole().await;
     })
     .await;

@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use super::Moment;
-use super::signing::{call_off, held};
+use super::signing::{call_off, held, new_round};
 use crate::domain::attention::Attention;
-use crate::domain::payment::{Closing, Payment, Phase, Stage, Status};
+use crate::domain::payment::{Payment, Phase, Stage, Status};
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::wake::may_resend;
 
@@ -38,15 +38,7 @@ pub(super) fn quorum_lost(
     executing(next, &[Phase::None])?;
     next.status = Status::AwaitingSigner;
     next.reason = reason;
-    next.round = next.round.saturating_add(1);
-    next.document = document;
-    next.digest = digest;
-    next.approvals = 0;
-    next.decisions = 0;
-    next.execution.next_at = None;
-    next.closing = Closing::default();
-    next.notice.attempts = 0;
-    next.notice.next_at = Some(moment.now);
+    new_round(next, document, digest, moment);
     Ok(())
 }
 

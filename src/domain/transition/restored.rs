@@ -2,8 +2,9 @@
 
 use super::Moment;
 use super::rail::executing;
+use super::signing::new_round;
 use crate::domain::attention::Attention;
-use crate::domain::payment::{Closing, Payment, Phase, Stage, Status};
+use crate::domain::payment::{Payment, Phase, Stage, Status};
 use crate::domain::refusal::Refusal;
 
 /// An attempt that the backup does not know may have left: from here on the payment is in doubt, and only the
@@ -49,17 +50,7 @@ pub(super) fn asked_anew(next: &mut Payment, document: String, digest: String, m
             return;
         }
     }
-    next.round = next.round.saturating_add(1);
-    next.document = document;
-    next.digest = digest;
-    next.approvals = 0;
-    next.decisions = 0;
-    next.execution.next_at = None;
-    next.closing = Closing::default();
-    next.notice.attempts = 0;
-    if next.status != Status::Created {
-        next.notice.next_at = Some(moment.now);
-    }
+    new_round(next, document, digest, moment);
 }
 
 /// It may have been called off or paid by hand since: what is in doubt is not sent again under its key.

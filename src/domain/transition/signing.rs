@@ -3,7 +3,7 @@
 use super::Moment;
 use super::event::{Asker, Reach, SignerTrouble};
 use super::rail::fail;
-use crate::domain::payment::{Payment, Phase, Stage, Status};
+use crate::domain::payment::{Closing, Payment, Phase, Stage, Status};
 use crate::domain::quorum::Standing;
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::time::Timestamp;
@@ -227,6 +227,21 @@ pub(super) fn deadline(next: &mut Payment, moment: &Moment<'_>) {
             Phase::Intended | Phase::Unknown | Phase::Confirmed | Phase::Refused => {}
         },
         Stage::Ended => {}
+    }
+}
+
+/// Begins a round: nothing that was signed counts, and whoever had been told is told again.
+pub(super) fn new_round(next: &mut Payment, document: String, digest: String, moment: &Moment<'_>) {
+    next.round = next.round.saturating_add(1);
+    next.document = document;
+    next.digest = digest;
+    next.approvals = 0;
+    next.decisions = 0;
+    next.execution.next_at = None;
+    next.closing = Closing::default();
+    next.notice.attempts = 0;
+    if next.status != Status::Created {
+        next.notice.next_at = Some(moment.now);
     }
 }
 

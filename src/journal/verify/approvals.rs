@@ -96,7 +96,7 @@ fn doubt(case: &Case<'_>, intended: &AuditFacts, decision: &StoredDecision) -> O
 
 /// Two different people said that the money moved, with one reference.
 fn two_people(case: &Case<'_>, executed: &AuditFacts) -> Vec<Break> {
-    let earlier = case.history.iter().filter(|facts| {
+    let mut earlier = case.history.iter().filter(|facts| {
         facts.event == "attest_executed.first"
             && facts.actor != executed.actor
             && facts.digest_of_details == executed.digest_of_details
@@ -109,12 +109,10 @@ fn two_people(case: &Case<'_>, executed: &AuditFacts) -> Vec<Break> {
             && facts.digest_of_details == sha256_hex(&word.reference)
     };
     let stored = |first: &AuditFacts| {
-        let seconds = case.words.iter().filter(|word| told(word, executed));
-        seconds
-            .into_iter()
-            .any(|second| case.words.iter().any(|word| word.episode == second.episode && told(word, first)))
+        let mut seconds = case.words.iter().filter(|word| told(word, executed));
+        seconds.any(|second| case.words.iter().any(|word| word.episode == second.episode && told(word, first)))
     };
-    if earlier.into_iter().any(stored) {
+    if earlier.any(stored) {
         return Vec::new();
     }
     let expected = "the words of two people that agree";

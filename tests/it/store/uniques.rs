@@ -18,7 +18,8 @@ async fn a_restore_is_lifted_by_the_update_that_finds_nothing_left_to_compare() 
         for (restore, compare_at) in [("rst_now", now), ("rst_later", later)] {
             assert!(tx.open_new_restore(restore, "told", compare_at).await.unwrap(), "{engine}");
             assert!(!tx.lift_restore(restore).await.unwrap(), "{engine}: {restore}: one payment is not compared");
-            assert!(tx.compared(restore, open.terms.payment_id.as_str(), "not found", "as_believed").await.unwrap());
+            let stored = tx.open_restore().await.unwrap().unwrap();
+            assert!(tx.compared(&stored, open.terms.payment_id.as_str(), "not found", "as_believed").await.unwrap());
             assert_eq!(tx.lift_restore(restore).await.unwrap(), restore == "rst_now", "{engine}: {restore}");
         }
     }
