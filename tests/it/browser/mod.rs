@@ -67,7 +67,7 @@ impl App {
     /// Where an order's payment stands.
     async fn stands(&self, order: &str) -> String {
         let told = self.call(&self.purchasing(), "get_payment_status", json!({"order_id": order})).await;
-        told.status().to_owned()
+        told.status().clone()
     }
 
     /// How many decisions the signer service has kept.
