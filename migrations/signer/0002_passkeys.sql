@@ -1,6 +1,10 @@
 -- Passkeys: whose count, who was asked to make one, and the proofs that they give.
 
--- One verified decision a signer and key: a rule may ask the same person for a second word, by a second passkey.
+-- With how many of their keys each person approves.
+ALTER TABLE payments ADD COLUMN confirmations INTEGER NOT NULL DEFAULT 1 CHECK (confirmations >= 1);
+
+-- One verified word a signer and key: a rule may ask the same person for a second one, by a second passkey; a no may
+-- follow a yes that is not confirmed yet.
 CREATE TABLE decisions_kept AS SELECT * FROM decisions;
 DROP TABLE decisions;
 CREATE TABLE decisions (
@@ -21,7 +25,7 @@ INSERT INTO decisions SELECT decision_id, payment_id, round, signer_id, decision
     decided_at FROM decisions_kept;
 DROP TABLE decisions_kept;
 -- signed_by is the key that a JWS names, or a passkey's credential.
-CREATE UNIQUE INDEX decisions_verified ON decisions (payment_id, round, signer_id, signed_by) WHERE verified = 1;
+CREATE UNIQUE INDEX decisions_verified ON decisions (payment_id, round, signer_id, signed_by, decision) WHERE verified = 1;
 
 -- The passkeys that the gateway has pinned, as it told: what pages offer. The gateway goes by its own registry.
 CREATE TABLE passkeys (

@@ -146,6 +146,7 @@ impl SignerPort for SignerClient {
             signers: &registration.challenges,
             expires_at: registration.expires_at.rfc3339(),
             callback_url: &self.callback_url,
+            confirmations: Some(registration.confirmations).filter(|keys| *keys > 1),
         };
         // Structs of strings and numbers always serialize; an empty body would not be sent.
         serde_json::to_string(&body).unwrap_or_default()

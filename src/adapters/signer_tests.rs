@@ -62,6 +62,7 @@ fn the_bodies_are_the_contract_s() {
         payment_digest: "ZGln".to_owned(),
         challenges: vec![challenge],
         expires_at: Timestamp::parse_rfc3339("2026-01-02T04:04:05Z").unwrap(),
+        confirmations: 1,
     };
     let signer = signer("http://x");
     assert_eq!(
@@ -73,6 +74,8 @@ fn the_bodies_are_the_contract_s() {
             r#""callback_url":"https://gateway.example/callbacks/signer"}"#
         )
     );
+    let twice = Registration { confirmations: 2, ..registration };
+    assert!(signer.prepare_register(&twice).ends_with(r#"/callbacks/signer","confirmations":2}"#));
     let notify = signer.prepare_notify(1, 3, &["finance-1".to_owned()]);
     assert_eq!(notify, r#"{"round":1,"notification":3,"signers":["finance-1"]}"#);
     assert_eq!(signer.prepare_close(2, "signed"), r#"{"round":2,"reason":"signed"}"#);

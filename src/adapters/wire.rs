@@ -16,6 +16,9 @@ pub(super) struct RegisterBody<'a> {
     pub(super) signers: &'a [Challenge],
     pub(super) expires_at: String,
     pub(super) callback_url: &'a str,
+    /// Left out where one key is enough, as services know it that never heard of more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) confirmations: Option<u32>,
 }
 
 /// `POST /api/v1/payments/{id}/notify`.

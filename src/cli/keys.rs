@@ -63,7 +63,7 @@ pub(super) enum Keys {
     Invite(Invite),
     /// Pin the passkey that answers an invitation, once its owner has read its code to you
     #[command(
-        after_help = "Example:\n  countersign keys pin finance-1 inv_… 7KQ2-M9XD --by 'ops: J. Doe'\n\nThe code is what makes the passkey theirs: let them read it to you, on the telephone say. A signer service that\nexchanged the passkey shows the person another code than the one that is compared here."
+        after_help = "Example:\n  countersign keys pin finance-1 inv_… 7KQ2-M9XD-4H0T --by 'ops: J. Doe'\n\nThe code is what makes the passkey theirs: let them read it to you, on the telephone say. A passkey that\nwas exchanged on its way has another code."
     )]
     Pin(Pin),
     /// Revoke a signer's key: it counts no more

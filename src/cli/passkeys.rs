@@ -47,7 +47,7 @@ pub(super) struct Pin {
     signer: String,
     /// The invitation, as keys invite printed it
     invitation: String,
-    /// The code that its owner reads from the page, such as 7KQ2-M9XD
+    /// The code that its owner reads from the page, such as 7KQ2-M9XD-4H0T
     code: String,
     /// Who vouches for it: you compared the code with the person
     #[arg(long)]
@@ -212,7 +212,7 @@ impl SignerDesk {
         let path = format!("api/v1/signers/{signer}/passkeys/{}", key.key_id);
         if let Err(fault) = self.send::<Value>(Method::PUT, &path, Some(&body), None).await {
             warn(format_args!(
-                "countersign: the signer service was not told ({fault}); the gateway goes by its own registry, but pages still show the passkey as it was"
+                "countersign: the signer service was not told ({fault}); the gateway goes by its own registry, but pages still show the passkey as it was; repeat this command to tell it"
             ));
         }
     }

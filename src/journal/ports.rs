@@ -125,6 +125,8 @@ pub struct Registration {
     pub payment_digest: String,
     /// One single-use challenge per eligible signer.
     pub challenges: Vec<Challenge>,
+    /// With how many of their keys each of them approves.
+    pub confirmations: u32,
     /// Until when decisions count.
     pub expires_at: Timestamp,
 }

@@ -177,6 +177,7 @@ impl Journal {
             payment_digest: payment.digest.clone(),
             challenges: challenges.iter().map(challenge_of).collect(),
             expires_at: payment.terms.expires_at,
+            confirmations: payment.terms.policy.confirmations(),
         };
         let intent = Intent { kind, key, target: String::new(), body: self.signer.prepare_register(&registration) };
         let (payment, recorded) = self.record(tx, started, &payment, vec![Event::NotifyStarted], intent).await?;

@@ -156,18 +156,19 @@ impl Registry {
 
     /// Revokes the key: it counts no more, not even for a payment that is signed and not yet started.
     ///
-    /// *Errors*: `INVALID_ARGUMENT` when there is no such active key.
+    /// Revoking it again changes nothing. *Errors*: `INVALID_ARGUMENT` when there is no such key.
     pub async fn revoke(self, store: &Store, key_id: &KeyId) -> Result<PinnedKey, Refusal> {
         let mut tx = store.begin().await?;
         let at = tx.now();
-        let unknown = || Refusal::invalid("key_id", "is not an active key of this signer's");
         let known = tx.pinned_keys(self.tenant.as_str(), self.signer.as_str()).await?;
-        let key = known.into_iter().find(|key| key.key_id == key_id.as_str()).ok_or_else(unknown)?;
-        if !tx.revoke_key(self.tenant.as_str(), self.signer.as_str(), key_id.as_str(), at).await? {
-            return Err(unknown());
+        let key = known
+            .into_iter()
+            .find(|key| key.key_id == key_id.as_str())
+            .ok_or_else(|| Refusal::invalid("key_id", "is no key of this signer's"))?;
+        if tx.revoke_key(self.tenant.as_str(), self.signer.as_str(), key_id.as_str(), at).await? {
+            tx.audit(self.note("signer_key.revoked", key_id.as_str(), String::new()));
+            tx.commit().await?;
         }
-        tx.audit(self.note("signer_key.revoked", key_id.as_str(), String::new()));
-        tx.commit().await?;
         Ok(key)
     }
 
@@ -210,7 +211,7 @@ impl Registry {
     /// Pins the passkey that answers an invitation, once its code was compared with its owner.
     ///
     /// The answer proves by itself that it was made for this invitation; that it was made by this person, the code
-    /// does. So a signer service that swaps it is found out.
+    /// does: what was exchanged after the page was shown is found out.
     ///
     /// *Errors*: `INVALID_ARGUMENT` for an invitation that is unknown, used or expired, an answer that is none, and
     /// another code.
@@ -229,7 +230,7 @@ impl Registry {
         let NewPasskey { credential_id, key, counter, .. } =
             read_registration(party, &enrolment_digest(&invitation.document), answer.registration)
                 .map_err(|fault| Refusal::invalid("invitation", format!("its answer can't be used: {fault}")))?;
-        if key.code() != answer.code.trim().to_ascii_uppercase() {
+        if letters(&key.code()) != letters(answer.code) {
             return Err(Refusal::invalid(
                 "code",
                 "is not the code of the passkey that was made; if its owner reads this very code from the page, \
@@ -299,4 +300,9 @@ fn canonical(document: &EnrolmentDocument) -> Result<String, Refusal> {
     document
         .canonical()
         .map_err(|_| Refusal::new(crate::domain::Code::Internal, "the invitation can't be put in canonical form"))
+}
+
+/// A code as it is compared: people leave the dashes out, and the shift key alone.
+fn letters(code: &str) -> String {
+    code.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_uppercase()).collect()
 }

@@ -107,20 +107,20 @@ impl PasskeyKey {
         format!("{PASSKEY}-{}", digest.chars().filter(char::is_ascii_alphanumeric).take(16).collect::<String>())
     }
 
-    /// What its owner and an operator compare before it counts: 40 bits of its digest, as `XXXX-XXXX`.
+    /// What its owner and an operator compare before it counts: 60 bits of its digest, as `XXXX-XXXX-XXXX`.
     ///
-    /// Crockford's letters, which nobody mistakes on the telephone.
+    /// So many that nobody makes another key of the same code while an invitation lasts. Crockford's letters, which
+    /// nobody mistakes on the telephone.
     pub fn code(&self) -> String {
         const LETTERS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
         let digest = Sha256::digest(&self.spki);
-        let bits = digest.iter().take(5).fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte));
-        let letters = (0..8_u32).rev().filter_map(|place| {
-            let at = usize::try_from(bits >> (place * 5) & 31).ok()?;
+        let bits = digest.iter().take(8).fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte));
+        let letters = (0..12_u32).filter_map(|place| {
+            let at = usize::try_from(bits >> (59 - place * 5) & 31).ok()?;
             LETTERS.get(at).map(|letter| char::from(*letter))
         });
-        let mut code: String = letters.collect();
-        code.insert(4.min(code.len()), '-');
-        code
+        let letters: Vec<char> = letters.collect();
+        letters.chunks(4).map(|four| four.iter().collect::<String>()).collect::<Vec<_>>().join("-")
     }
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Desk;
 use super::refused::{Refused, Reply};
-use super::store::{Callback, KeptDecision, KeptPasskey, KeptPayment, Session};
+use super::store::{Callback, KeptDecision, KeptPasskey, KeptPayment, Session, Word};
 use crate::domain::{Choice, DecisionId, KeyId, Reason, Timestamp};
 use crate::proof::{Challenge, Claim, DecisionDocument, PASSKEY, Proof, ProofFault, SignerKey, claimed_key_id};
 
@@ -113,7 +113,7 @@ pub(super) async fn take(desk: &Desk, token: &str, submitted: Submitted) -> Resu
 
     let mut earlier = session.decisions(&payment).await?;
     earlier.retain(|kept| kept.signer_id == checked.signer_id);
-    if let Some(kept) = same_of(&earlier, &checked)? {
+    if let Some(kept) = same_of(&payment, &earlier, &checked)? {
         return Ok(recorded(&payment, kept));
     }
     check_time(&payment, &checked, now)?;
@@ -125,8 +125,15 @@ pub(super) async fn take(desk: &Desk, token: &str, submitted: Submitted) -> Resu
 
 /// The decision among the signer's `earlier` ones that this one repeats.
 ///
-/// *Errors*: `already_decided` when it contradicts a verified one; `too_many_decisions` past the bound.
-fn same_of<'a>(earlier: &'a [KeptDecision], checked: &Checked) -> Result<Option<&'a KeptDecision>, Refused> {
+/// Where an approval is confirmed with another key, a no may follow the first one; nothing else is taken back.
+///
+/// *Errors*: `already_decided` when it contradicts a verified one, `key_used` when it confirms one with the same key,
+/// `too_many_decisions` past the bound.
+fn same_of<'a>(
+    payment: &KeptPayment,
+    earlier: &'a [KeptDecision],
+    checked: &Checked,
+) -> Result<Option<&'a KeptDecision>, Refused> {
     let same = |kept: &&KeptDecision| {
         kept.document == checked.document
             && (kept.proof == checked.proof.text()
@@ -136,15 +143,32 @@ fn same_of<'a>(earlier: &'a [KeptDecision], checked: &Checked) -> Result<Option<
     if let Some(kept) = earlier.iter().filter(|kept| kept.verified >= checked.verified).find(same) {
         return Ok(Some(kept));
     }
-    // The same words by another key of theirs are a second confirmation, which a rule may ask for.
-    let otherwise = |kept: &KeptDecision| kept.verified && (kept.document != checked.document || !checked.verified);
-    if earlier.iter().any(otherwise) {
-        return Err(Refused::conflict("already_decided", "this signer has decided otherwise in this round"));
+    let decided = || Refused::conflict("already_decided", "this signer has decided in this round");
+    match payment.word_of(earlier, &checked.signer_id) {
+        Word::None => {}
+        Word::Half if !checked.verified => return Err(decided()),
+        Word::Half => {
+            let used = earlier.iter().any(|kept| kept.verified && kept.signed_by == checked.signed_by);
+            if used && checked.choice == Choice::Approve {
+                return Err(Refused::conflict("key_used", "confirm with another key, on another device"));
+            }
+        }
+        Word::Whole => {
+            // By another key of theirs, and nobody asked for it: said once is enough.
+            let alike = |kept: &&KeptDecision| kept.verified && says_alike(&kept.document, &checked.document);
+            return earlier.iter().filter(|_| checked.verified).find(alike).map(Some).ok_or_else(decided);
+        }
     }
     if !checked.verified && earlier.len() >= MOST_UNVERIFIED {
         return Err(Refused::conflict("too_many_decisions", "too many decisions came in this signer's name"));
     }
     Ok(None)
+}
+
+/// Whether two documents say the same, each by its own key.
+fn says_alike(one: &str, other: &str) -> bool {
+    let said = |text: &str| Some(DecisionDocument { key_id: String::new(), ..DecisionDocument::parse(text)? });
+    said(one).is_some_and(|one| Some(one) == said(other))
 }
 
 async fn keep(

@@ -93,13 +93,19 @@ impl Looked {
         });
         let by_passkey = DecisionDocument::answering(challenge, digest, PASSKEY, Choice::Approve, "");
         let of_theirs = |kept: &&KeptDecision| kept.signer_id == signer_id;
+        let used = |passkey: &&KeptPasskey| {
+            let by_it = |kept: &KeptDecision| kept.verified && kept.signed_by == passkey.credential_id;
+            self.decisions.iter().filter(of_theirs).any(by_it)
+        };
         Ok(SignerView {
             id: signer_id,
             name: desk.directory.name(signer_id),
             until: &challenge.challenge_expires_at,
-            decided: self.decisions.iter().filter(of_theirs).find(|kept| kept.verified).map(decided),
+            // A no that came after a yes is what they say.
+            decided: self.decisions.iter().filter(of_theirs).rfind(|kept| kept.verified).map(decided),
+            word: self.payment.word_of(&self.decisions, signer_id),
             unverified: self.decisions.iter().filter(of_theirs).any(|kept| !kept.verified),
-            passkeys: passkeys.iter().map(offered).collect(),
+            passkeys: passkeys.iter().filter(|passkey| !used(passkey)).map(offered).collect(),
             by_passkey: by_passkey.canonical().map_err(|_| Refused::internal())?,
             key_id: key_id.unwrap_or_default(),
             to_sign,

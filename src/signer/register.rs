@@ -17,6 +17,9 @@ use crate::config::web_url;
 use crate::domain::{SignerId, Timestamp};
 use crate::proof::{Challenge, PaymentDocument, from_b64url, payment_digest};
 
+/// More keys than anybody is asked to have.
+const MOST_CONFIRMATIONS: i64 = 8;
+
 /// The path, which the idempotency key is bound to.
 pub(super) const PATH: &str = "/api/v1/payments";
 
@@ -30,6 +33,12 @@ struct Registration {
     signers: Vec<Challenge>,
     expires_at: String,
     callback_url: String,
+    #[serde(default = "once")]
+    confirmations: i64,
+}
+
+const fn once() -> i64 {
+    1
 }
 
 /// What a registration is answered, and an item of the look-up by reference.
@@ -78,6 +87,7 @@ async fn apply(desk: &Desk, session: &mut Session, body: &[u8]) -> Result<Reply,
         payment_digest: asked.payment_digest,
         expires_at: expires_at.micros(),
         callback_url: asked.callback_url,
+        confirmations: asked.confirmations,
         state: "open".to_owned(),
         close_reason: String::new(),
     };
@@ -96,6 +106,7 @@ async fn apply(desk: &Desk, session: &mut Session, body: &[u8]) -> Result<Reply,
     }
     let same = known.payload == wanted.payload
         && known.expires_at == wanted.expires_at
+        && known.confirmations == wanted.confirmations
         && session.challenges(&known.id).await? == asked.signers;
     if !same {
         // People may have seen and signed what is known; only a new round may say something else.
@@ -128,6 +139,9 @@ fn check(desk: &Desk, asked: &Registration) -> Result<Timestamp, Refused> {
     }
     if asked.signers.is_empty() {
         return Err(Refused::invalid("signers must name at least one signer"));
+    }
+    if !(1..=MOST_CONFIRMATIONS).contains(&asked.confirmations) {
+        return Err(Refused::invalid(format!("confirmations must be 1 to {MOST_CONFIRMATIONS}")));
     }
     let mut named = HashSet::new();
     for challenge in &asked.signers {

@@ -233,6 +233,11 @@ async fn a_passkey_that_was_revoked_signs_nothing_and_what_it_signed_is_not_carr
                 .await;
         assert_eq!(told.status(), "SIGNED", "{}", told.body);
         registry("finance-1").revoke(app.db.store(), &key_id.parse().unwrap()).await.unwrap();
+        let again = registry("finance-1").revoke(app.db.store(), &key_id.parse().unwrap()).await.unwrap();
+        assert_eq!(again.key_id, key_id, "whoever was cut off before the signer service was told does it again");
+        let revoked =
+            app.db.raw().await.texts("SELECT event FROM audit_entries WHERE event = 'signer_key.revoked'").await;
+        assert_eq!(revoked.len(), 1, "and it is one revocation");
         app.settle().await;
         assert_eq!(app.status("order-1").await.status(), "AWAITING_SIGNER", "asked anew, in another round");
         let text = document(app, "finance-1", "order-1", Choice::Approve).await;
@@ -265,7 +270,7 @@ async fn a_passkey_counts_only_for_whom_and_while_it_was_invited_and_by_the_code
         assert!(refused("finance-2", code).await.contains("no such invitation"));
         assert!(refused("finance-1", "0000-0000").await.contains("exchanged"));
         assert!(refused("finance-1", "").await.contains("is not the code"));
-        let key_id = pin(app, "finance-1", id, &code.to_lowercase()).await.unwrap();
+        let key_id = pin(app, "finance-1", id, &code.to_lowercase().replace('-', " ")).await.unwrap();
         assert_eq!(pin(app, "finance-1", id, code).await.unwrap(), key_id, "asked again, the service is told again");
 
         // The same passkey for somebody else: it is one person's.

@@ -23,7 +23,7 @@ pub(super) use texts::{BAD_DECISION, BAD_KEY_ID, BAD_REASON};
 use self::shell::{Frame, currency_name, deadline, exact_text, grouped, or_none, shell};
 use super::language::{Both, Language};
 use super::link::Address;
-use super::store::{KeptDecision, KeptPayment};
+use super::store::{KeptDecision, KeptPayment, Word};
 use crate::domain::Timestamp;
 use crate::proof::{Challenge, PaymentDocument, compare_code};
 
@@ -32,7 +32,7 @@ use crate::proof::{Challenge, PaymentDocument, compare_code};
 pub(super) enum State {
     /// Decisions are wanted.
     Open,
-    /// Everyone who is asked has decided.
+    /// Everyone who is asked has decided, each with as many keys as the rule asks for.
     Decided,
     /// The gateway wants no more, for this reason.
     Closed(String),
@@ -56,7 +56,7 @@ impl State {
 pub(super) fn state_of(payment: &KeptPayment, asked: &[Challenge], kept: &[KeptDecision], now: Timestamp) -> State {
     if !payment.is_open() {
         State::Closed(payment.close_reason.clone())
-    } else if asked.iter().all(|asked| kept.iter().any(|kept| kept.verified && kept.signer_id == asked.signer_id)) {
+    } else if asked.iter().all(|asked| payment.word_of(kept, &asked.signer_id) == Word::Whole) {
         State::Decided
     } else if payment.expires_at() <= now {
         State::Expired
@@ -102,7 +102,11 @@ impl View<'_> {
 
     /// What of the page may change while it is open.
     fn standing(&self) -> String {
-        let decided = self.signers.iter().map(|signer| if signer.decided.is_some() { '1' } else { '0' });
+        let decided = self.signers.iter().map(|signer| match signer.word {
+            Word::None => '0',
+            Word::Half => 'h',
+            Word::Whole => '1',
+        });
         format!("{}:{}:{}", self.state.name(), self.payment.round, decided.collect::<String>())
     }
 }

@@ -58,6 +58,13 @@ const ALREADY_DECIDED: Notice = (
         "此签署人之前已作出不同的决定，可能是在另一个窗口中。以先前的决定为准，这一次未被记录。",
     ),
 );
+const KEY_USED: Notice = (
+    both("Another key is wanted", "需要另一把密钥"),
+    both(
+        "You have approved with this key already. The rule asks for a second one: confirm with another passkey of yours, on another device.",
+        "您已使用此密钥批准。规则要求第二把密钥：请在另一台设备上使用您的另一个通行密钥确认。",
+    ),
+);
 const UNKNOWN_PASSKEY: Notice = (
     both("Not a passkey of this person", "不是此人的通行密钥"),
     both(
@@ -214,6 +221,7 @@ fn of_decision(refused: &Refused) -> Notice {
         "payment_expired" => PAYMENT_EXPIRED,
         "challenge_expired" => CHALLENGE_EXPIRED,
         "already_decided" => ALREADY_DECIDED,
+        "key_used" => KEY_USED,
         "unknown_passkey" => UNKNOWN_PASSKEY,
         "passkey_revoked" => PASSKEY_REVOKED,
         "signature_invalid" => SIGNATURE_INVALID,

@@ -6,6 +6,7 @@ use super::shell::{deadline, exact_text, grouped, time};
 use super::{State, View, texts};
 use crate::domain::Choice;
 use crate::signer::language::{Both, Language};
+use crate::signer::store::Word;
 
 /// What a signer asked to be shown.
 #[derive(Debug, Clone)]
@@ -71,9 +72,11 @@ pub(in crate::signer) struct SignerView<'a> {
     pub(in crate::signer) until: &'a str,
     /// Their decision, where their key verified it.
     pub(in crate::signer) decided: Option<Decided>,
+    /// How far they have come: an approval may have to be confirmed with another key.
+    pub(in crate::signer) word: Word,
     /// Whether something came in their name that could not be verified here.
     pub(in crate::signer) unverified: bool,
-    /// Their passkeys that count.
+    /// Their passkeys that count, and have not been used here.
     pub(in crate::signer) passkeys: Vec<OfferedPasskey>,
     /// The decision that a passkey signs, as an approval without a reason; the script fills in the rest.
     pub(in crate::signer) by_passkey: String,
@@ -91,11 +94,12 @@ pub(super) fn person(view: &View<'_>, signer: &SignerView<'_>, place: usize) -> 
         article aria-labelledby=(format!("signer-{place}")) {
             h3 id=(format!("signer-{place}")) { (signer.name) @if signer.name != signer.id { " (" (signer.id) ")" } }
             @if signer.unverified && signer.decided.is_none() { p { (view.say(texts::PASSED_ON)) } }
-            @match &signer.decided {
-                Some(decided) => (said(view, decided)),
+            @if let Some(decided) = &signer.decided { (said(view, decided)) }
+            @match signer.word {
+                Word::Whole => {},
                 // One person finds the form open; of several, each opens their own.
-                None if view.state == State::Open => {
-                    p.waiting { (view.say(texts::WAITING)) }
+                Word::None | Word::Half if view.state == State::Open => {
+                    p.waiting { (view.say(if signer.word == Word::Half { texts::CONFIRM } else { texts::WAITING })) }
                     details open[view.signers.len() == 1 || signer.ask.asked || signer.ask.opened] {
                         summary { (view.language.fill(texts::SIGN_AS, signer.name)) }
                         (by_passkey(view, signer, place))
@@ -105,7 +109,8 @@ pub(super) fn person(view: &View<'_>, signer: &SignerView<'_>, place: usize) -> 
                         }
                     }
                 },
-                None => p { (view.say(texts::UNDECIDED)) },
+                Word::Half => p { (view.say(texts::UNCONFIRMED)) },
+                Word::None => p { (view.say(texts::UNDECIDED)) },
             }
         }
     }
@@ -125,7 +130,8 @@ pub(super) fn said(view: &View<'_>, decided: &Decided) -> Markup {
 
 fn by_passkey(view: &View<'_>, signer: &SignerView<'_>, place: usize) -> Markup {
     if signer.passkeys.is_empty() {
-        return html! { p.note { (view.say(texts::NO_PASSKEY)) } };
+        let none = if signer.word == Word::Half { texts::NO_OTHER_PASSKEY } else { texts::NO_PASSKEY };
+        return html! { p.note { (view.say(none)) } };
     }
     let credentials: Vec<&str> = signer.passkeys.iter().map(|passkey| passkey.credential_id.as_str()).collect();
     let credentials = serde_json::Value::from(credentials).to_string();

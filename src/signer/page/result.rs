@@ -6,6 +6,7 @@ use super::shell::{Frame, shell};
 use super::{State, View, amount, payee, person, texts};
 use crate::domain::Choice;
 use crate::signer::language::{Both, both};
+use crate::signer::store::Word;
 
 const YOU_APPROVED: Both = both("You approved this payment", "您已批准此付款");
 const YOU_REJECTED: Both = both("You rejected this payment", "您已驳回此付款");
@@ -22,7 +23,9 @@ pub(in crate::signer) fn result(view: &View<'_>, signer_id: &str, choice: Choice
         Choice::Approve => YOU_APPROVED,
         Choice::Reject => YOU_REJECTED,
     });
-    let decided = view.signers.iter().find(|signer| signer.id == signer_id).and_then(|signer| signer.decided.as_ref());
+    let signer = view.signers.iter().find(|signer| signer.id == signer_id);
+    let decided = signer.and_then(|signer| signer.decided.as_ref());
+    let half = signer.is_some_and(|signer| signer.word == Word::Half);
     let body = html! {
         p.banner.done role="status" { (view.say(PASSED_ON)) }
         section.key aria-label=(view.say(texts::WHAT)) {
@@ -33,7 +36,8 @@ pub(in crate::signer) fn result(view: &View<'_>, signer_id: &str, choice: Choice
                     dt { (view.say(texts::ORDER)) } dd.exact { (view.document.order_id) }
                 }
                 @if let Some(decided) = decided { (person::said(view, decided)) }
-                @if view.state == State::Open { p { (view.language.fill(OTHERS, &view.document.required)) } }
+                @if half { p { strong { (view.say(texts::CONFIRM)) } } }
+                @else if view.state == State::Open { p { (view.language.fill(OTHERS, &view.document.required)) } }
             }
         }
         p { a.onward href=(view.below("")) { (view.say(LOOK)) } }

@@ -92,6 +92,11 @@ pub(super) const PASSED_ON: Both = both(
     "A decision in this name was received and passed on. This service has no key to check it; the payment desk does.",
     "已收到以此人名义作出的决定并已转交。本服务没有可用来验证的密钥，付款服务台会验证。",
 );
+pub(super) const CONFIRM: Both = both(
+    "One confirmation is missing: the rule asks for this approval with two keys. Confirm it with another passkey, on another device.",
+    "还缺一次确认：规则要求以两把密钥批准。请在另一台设备上使用另一个通行密钥确认。",
+);
+pub(super) const UNCONFIRMED: Both = both("It was not confirmed with a second key.", "未经第二把密钥确认。");
 pub(super) const SIGN_AS: Both = both("Sign as {}", "以 {} 的身份签署");
 pub(super) const SIGN_UNTIL: Both = both("Sign until ", "签署截止时间：");
 
@@ -101,6 +106,10 @@ pub(super) const REJECT: Both = both("Reject", "驳回");
 pub(super) const REJECT_WITH_PASSKEY: Both = both("Reject with passkey", "用通行密钥驳回");
 pub(super) const REJECT_WHY: Both = both("Why? Your reason is signed too.", "为什么？您的理由也会一并签署。");
 pub(super) const PASSKEYS: Both = both("Passkeys that count: {}", "有效的通行密钥：{}");
+pub(super) const NO_OTHER_PASSKEY: Both = both(
+    "No other passkey of this person counts yet. Ask your operator for an invitation, and make one on another device.",
+    "此人尚无其他有效的通行密钥。请向管理员索取邀请，并在另一台设备上创建一个。",
+);
 pub(super) const NO_PASSKEY: Both = both(
     "No passkey of this person counts yet. Ask your operator for an invitation to make one, or sign another way, below.",
     "此人尚无有效的通行密钥。请向管理员索取邀请来创建一个，或使用下方的其他签署方式。",

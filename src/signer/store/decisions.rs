@@ -3,7 +3,7 @@
 use sqlx::FromRow;
 
 use super::{KeptPayment, Session, Stored};
-use crate::domain::Timestamp;
+use crate::domain::{Choice, Timestamp};
 
 /// A decision with its proof.
 #[derive(Debug, Clone, FromRow)]
@@ -32,6 +32,34 @@ impl KeptDecision {
     /// When it was kept.
     pub(in crate::signer) fn decided_at(&self) -> Timestamp {
         Timestamp::from_micros(self.decided_at)
+    }
+
+    fn is_approval(&self) -> bool {
+        self.decision == Choice::Approve.as_str()
+    }
+}
+
+/// How far one person has come with what they say of a payment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::signer) enum Word {
+    /// Nothing that was verified.
+    None,
+    /// They have approved, and must with another key of theirs.
+    Half,
+    /// All that they are asked for.
+    Whole,
+}
+
+impl KeptPayment {
+    /// How far `signer_id` has come, by the decisions that are `kept` of the round.
+    pub(in crate::signer) fn word_of(&self, kept: &[KeptDecision], signer_id: &str) -> Word {
+        let own = || kept.iter().filter(|kept| kept.verified && kept.signer_id == signer_id);
+        let given = i64::try_from(own().count()).unwrap_or(i64::MAX);
+        match given {
+            0 => Word::None,
+            _ if own().all(KeptDecision::is_approval) && given < self.confirmations => Word::Half,
+            _ => Word::Whole,
+        }
     }
 }
 

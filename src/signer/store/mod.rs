@@ -21,7 +21,7 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection as _, Sqlite, SqlitePool, Transaction};
 
-pub(in crate::signer) use decisions::KeptDecision;
+pub(in crate::signer) use decisions::{KeptDecision, Word};
 pub(in crate::signer) use keys::KeyedRequest;
 pub(in crate::signer) use links::NewLink;
 pub(in crate::signer) use messages::{Attempt, Message, Trying};

@@ -127,14 +127,15 @@ impl Session {
         Ok(())
     }
 
-    /// The open payments that ask a person who has not decided, oldest first.
+    /// The open payments that ask a person who has not decided, or not with as many keys as the rule asks for; oldest first.
     pub(in crate::signer) async fn waiting(&mut self, signer_id: &str, now: Timestamp) -> Stored<Vec<KeptPayment>> {
         Ok(sqlx::query_as(
-            "SELECT p.id, p.reference, p.round, p.payload, p.payment_digest, p.expires_at, p.callback_url, p.state, \
-             p.close_reason FROM payments p JOIN challenges c ON c.payment_id = p.id \
-             WHERE c.signer_id = ?1 AND p.state = 'open' AND p.expires_at > ?2 AND NOT EXISTS \
-             (SELECT 1 FROM decisions d WHERE d.payment_id = p.id AND d.round = p.round AND d.signer_id = ?1 \
-             AND d.verified = 1) ORDER BY p.registered_at, p.id LIMIT ?3",
+            "SELECT p.id, p.reference, p.round, p.payload, p.payment_digest, p.expires_at, p.callback_url, \
+             p.confirmations, p.state, p.close_reason FROM payments p JOIN challenges c ON c.payment_id = p.id \
+             WHERE c.signer_id = ?1 AND p.state = 'open' AND p.expires_at > ?2 AND \
+             (SELECT coalesce(sum(CASE d.decision WHEN 'approve' THEN 1 ELSE p.confirmations END), 0) FROM decisions d \
+             WHERE d.payment_id = p.id AND d.round = p.round AND d.signer_id = ?1 AND d.verified = 1) < p.confirmations \
+             ORDER BY p.registered_at, p.id LIMIT ?3",
         )
         .bind(signer_id)
         .bind(now.micros())

@@ -27,9 +27,14 @@ fn policy() -> String {
 
 /// Runs a test with a desk and a browser.
 async fn browsing(test: impl AsyncFn(&mut App, &mut Browser)) {
+    browsing_under(policy(), test).await;
+}
+
+/// The same under another policy.
+async fn browsing_under(policy: String, test: impl AsyncFn(&mut App, &mut Browser)) {
     let Some(browser) = Browser::start().await else { return };
     let kept = std::cell::RefCell::new(Some(browser));
-    only(TestEngine::Sqlite, Wishes::default().browsed().policy(policy()), async |app: &mut App| {
+    only(TestEngine::Sqlite, Wishes::default().browsed().policy(policy), async |app: &mut App| {
         let mut browser = kept.borrow_mut().take().unwrap();
         browser.authenticator().await;
         browser.look(Look::DESKTOP).await;

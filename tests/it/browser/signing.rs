@@ -127,3 +127,36 @@ async fn looking_at_a_page_changes_nothing_and_only_a_person_has_seen_it() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn an_approval_that_must_be_confirmed_is_confirmed_on_a_second_device() {
+    let twice = policy().replace("\nrequired = 1\n", "\nrequired = 1\nconfirmations = 2\n");
+    browsing_under(twice, async |app, browser| {
+        browser.enrols(app, "finance-1").await;
+        app.proposed("PO-2026-118").await;
+        let url = format!("{}?for=finance-1", app.sign_page("PO-2026-118").await);
+        browser.open(&url).await;
+        browser.sees("each with 2 keys").await;
+        browser.press(APPROVE).await;
+        browser.sees("One confirmation is missing").await;
+        browser.open(&url).await;
+        browser.sees("One confirmation is missing").await;
+        browser.sees("No other passkey of this person counts yet").await;
+        assert_eq!(app.stands("PO-2026-118").await, "AWAITING_SIGNER");
+
+        // Another device, which does not hold the first passkey.
+        browser.no_authenticator().await;
+        browser.authenticator().await;
+        browser.enrols(app, "finance-1").await;
+        browser.open(&url).await;
+        browser.sees("One confirmation is missing").await;
+        browser.is_accessible("an approval that waits for its confirmation").await;
+        browser.press(APPROVE).await;
+        browser.sees("You approved this payment").await;
+        app.deliver_callbacks().await;
+        app.settle().await;
+        assert_eq!(app.stands("PO-2026-118").await, "EXECUTED");
+        assert_eq!(app.kept().await, 2);
+    })
+    .await;
+}
