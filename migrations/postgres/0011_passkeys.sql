@@ -78,6 +78,16 @@ DROP TABLE signer_keys_kept;
 CREATE UNIQUE INDEX signer_keys_one_person ON signer_keys (tenant, public_key);
 CREATE UNIQUE INDEX signer_keys_credential ON signer_keys (tenant, credential_id) WHERE credential_id <> '';
 
+-- What each passkey's counter stood at, and what was decided by it: one value never says two things.
+CREATE TABLE key_counters (
+  tenant TEXT NOT NULL,
+  signer_id TEXT NOT NULL,
+  key_id TEXT NOT NULL,
+  counter BIGINT NOT NULL CHECK (counter >= 0),
+  digest TEXT NOT NULL CHECK (length(digest) = 43),
+  PRIMARY KEY (tenant, signer_id, key_id, counter)
+);
+
 -- Who was asked to make a passkey. One passkey answers one invitation.
 CREATE TABLE invitations (
   invitation_id TEXT NOT NULL PRIMARY KEY CHECK (invitation_id <> ''),

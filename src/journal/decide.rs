@@ -1,6 +1,7 @@
 //! Taking a decision in: verified against our own keys, counted once per person, guarded in the update.
 
 use super::budget::judged_again;
+use super::counter::take_counter;
 use super::create::document;
 use super::reading::{decision_bytes, signer_of};
 use super::votes::{Word, votes, wants_another, word};
@@ -11,7 +12,7 @@ use crate::domain::{
     Standing, TenantId, Terms, Turn, Vote, apply, cast, evaluate, is_barred, is_requester, lost,
 };
 use crate::proof::{Claim, DecisionDocument, PASSKEY, Proof, SignerKey};
-use crate::store::{Guard, PinnedKey, StoredDecision, Tx};
+use crate::store::{Counter, Guard, PinnedKey, StoredDecision, Tx};
 
 /// Which way a decision came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,16 +125,10 @@ impl Journal {
             )
             .about(payment.reference()));
         }
-        if let Some(counter) = counter
-            && !tx.advance_counter(tenant.as_str(), decision.signer.as_str(), &key_id, counter.into()).await?
-        {
-            return Err(Refusal::of_field(
-                Code::SignatureInvalid,
-                "signature",
-                "the passkey's counter does not go on from the last one seen: there may be a copy of it; an operator must revoke it",
-            )
-            .about(payment.reference()));
-        }
+        let counter = match counter {
+            Some(counter) => take_counter(&mut tx, &payment, (&key_id, counter), &decision.signer, &digest).await?,
+            None => Counter::Further,
+        };
         let vote = Vote { signer: decision.signer.clone(), choice: decision.choice, key: key_id.clone(), at: tx.now() };
         let cast = cast(&payment.terms.policy, &payment.terms, &votes(&earlier), vote);
         if cast.turn == Turn::Later {
@@ -165,6 +160,7 @@ impl Journal {
             standing: cast.standing,
             advanced: cast.advanced,
             reason: decision.reason.clone(),
+            counter_back: counter == Counter::Back,
         };
         let applied = if cast.turn == Turn::Past {
             // Refused with whatever an open level would be refused with; else it changes nothing.

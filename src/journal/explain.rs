@@ -102,6 +102,9 @@ impl Journal {
                     | Attention::RefusedWhileUnknown
                     | Attention::CancelWhileUnknown
                     | Attention::PaidAfterBackup => "an operator compares our records with the rail's",
+                    Attention::PasskeyCounterBack => {
+                        "an operator asks who signed when: two decisions that came out of their order, or a copy of the passkey, which is to be revoked"
+                    }
                     Attention::SignedBeforeRestore => {
                         "an operator makes sure that it was neither called off, replaced nor paid by hand since the backup, before it is signed again (docs/restore.md)"
                     }

@@ -23,6 +23,7 @@ mod check;
 mod checkpoints;
 mod compared;
 mod context;
+mod counter;
 mod create;
 mod decide;
 mod evidence;

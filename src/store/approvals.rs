@@ -49,6 +49,17 @@ pub struct StoredDecision {
     pub payment_version: i64,
 }
 
+/// What a passkey's counter says of a decision by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counter {
+    /// It has gone on, or there is none.
+    Further,
+    /// It had been further: decisions that came out of their order, or a copy of the passkey.
+    Back,
+    /// It stood just there at another decision: a copy.
+    Used,
+}
+
 /// A signer's public key as pinned.
 #[derive(Debug, Clone, Default, PartialEq, Eq, FromRow)]
 pub struct PinnedKey {
@@ -180,21 +191,31 @@ impl Tx {
         Ok(pinned == 1)
     }
 
-    /// Notes a passkey's counter; `false` when it does not come after the one that was seen last.
+    /// Notes what a passkey's counter stood at when it signed `digest`.
     ///
     /// A passkey that keeps none says 0 for ever (WebAuthn §6.1.1).
-    pub async fn advance_counter(
+    pub async fn take_counter(
         &mut self,
-        tenant: &str,
-        signer_id: &str,
-        key_id: &str,
+        (tenant, signer_id, key_id): (&str, &str, &str),
         counter: i64,
-    ) -> Result<bool, StoreFault> {
-        let advanced = on!(self, conn => sqlx::query("UPDATE signer_keys SET counter = $1 \
+        digest: &str,
+    ) -> Result<Counter, StoreFault> {
+        let further = on!(self, conn => sqlx::query("UPDATE signer_keys SET counter = $1 \
               WHERE tenant = $2 AND signer_id = $3 AND key_id = $4 AND (counter < $1 OR (counter = 0 AND $1 = 0))")
             .bind(counter).bind(tenant).bind(signer_id).bind(key_id)
             .execute(conn).await?.rows_affected());
-        Ok(advanced == 1)
+        if further == 1 && counter == 0 {
+            return Ok(Counter::Further);
+        }
+        let fresh = on!(self, conn => sqlx::query("INSERT INTO key_counters (tenant, signer_id, key_id, counter, digest) \
+              VALUES ($1, $2, $3, $4, $5) ON CONFLICT (tenant, signer_id, key_id, counter) DO NOTHING")
+            .bind(tenant).bind(signer_id).bind(key_id).bind(counter).bind(digest)
+            .execute(conn).await?.rows_affected());
+        Ok(match (further, fresh) {
+            (1, _) => Counter::Further,
+            (_, 1) => Counter::Back,
+            _ => Counter::Used,
+        })
     }
 
     /// Revokes a signer's key from now on; `false` when there is no such active key.

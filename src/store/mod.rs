@@ -30,7 +30,7 @@ mod schema;
 mod usage;
 mod writes;
 
-pub use approvals::{PinnedKey, StoredChallenge, StoredDecision};
+pub use approvals::{Counter, PinnedKey, StoredChallenge, StoredDecision};
 pub use archive::{Finished, Moved, Place};
 pub use attestations::{Attestation, Matter};
 pub use audit::{AuditNote, AuditRow};

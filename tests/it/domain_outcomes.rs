@@ -16,12 +16,16 @@ fn notified(number: i64, reach: Reach) -> Event {
     Event::Notified { number, since: CREATED_AT, reach }
 }
 
+fn said(standing: Standing, why: &str) -> Event {
+    Event::Decided { round: 1, standing, advanced: false, reason: why.to_owned(), counter_back: false }
+}
+
 fn approved(approvals: u32) -> Event {
-    Event::Decided { round: 1, standing: Standing::Complete { approvals }, advanced: false, reason: String::new() }
+    said(Standing::Complete { approvals }, "")
 }
 
 fn rejected(why: &str) -> Event {
-    Event::Decided { round: 1, standing: Standing::Rejected, advanced: false, reason: why.to_owned() }
+    said(Standing::Rejected, why)
 }
 
 fn confirmed() -> Event {
@@ -187,12 +191,7 @@ fn a_late_signer_still_counts_in_all_four_open_states() {
 
 #[test]
 fn an_approval_that_does_not_complete_the_quorum_is_counted_and_waits() {
-    let first = Event::Decided {
-        round: 1,
-        standing: Standing::Pending { approvals: 1, level: 0 },
-        advanced: false,
-        reason: String::new(),
-    };
+    let first = said(Standing::Pending { approvals: 1, level: 0 }, "");
     let it = after(&payment(Status::NeedManual, Phase::None), first.clone());
     assert_eq!((it.status, it.approvals), (Status::NeedManual, 1));
     let again = applied(&it, first, NOW);

@@ -60,7 +60,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Hinted),
         1 => Just(Event::Checked),
         3 => (1_i64..3, standing).prop_map(|(round, standing)| Event::Decided {
-            round, standing, advanced: false, reason: String::new()
+            round, standing, advanced: false, reason: String::new(), counter_back: false
         }),
         2 => Just(Event::Deadline),
         1 => Just(Event::Cancel),

@@ -156,7 +156,13 @@ fn row(name: &str) -> Row {
             other => panic!("{name}: {other:?} is no condition"),
         }
     }
-    let decided = |standing| Event::Decided { round, standing, advanced: false, reason: "wrong payee".to_owned() };
+    let decided = |standing| Event::Decided {
+        round,
+        standing,
+        advanced: false,
+        reason: "wrong payee".to_owned(),
+        counter_back: false,
+    };
     let notified = |reach| Event::Notified { number: 2, since: CREATED_AT, reach };
     let transfer = |id: &str| id.to_owned();
     let event = match what {
@@ -332,6 +338,7 @@ fn outcome(before: &Payment, row: &Row, told: &str) -> String {
             Attention::AttestationContradicted => "+A",
             Attention::PaidAfterBackup => "+P",
             Attention::SignedBeforeRestore => "+S",
+            Attention::PasskeyCounterBack => "+K",
         });
     }
     words

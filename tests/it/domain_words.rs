@@ -20,6 +20,7 @@ fn each_reason_for_attention_has_its_word() {
         "ATTESTATION_CONTRADICTED",
         "PAID_AFTER_BACKUP",
         "SIGNED_BEFORE_RESTORE",
+        "PASSKEY_COUNTER_BACK",
     ];
     assert_eq!(words, expected);
     for reason in Attention::ALL {

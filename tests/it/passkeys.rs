@@ -200,24 +200,35 @@ async fn what_the_gateway_did_not_pin_or_no_owner_made_for_this_payment_approves
 }
 
 #[tokio::test]
-async fn a_counter_that_runs_backwards_or_stands_still_is_a_copy_and_signs_nothing() {
+async fn a_counter_that_stands_still_is_a_copy_and_one_that_goes_back_wants_attention() {
     each(async |app: &mut App| {
         let (passkey, _) = enrolled(app, "finance-1").await;
-        for (place, order) in (0..).zip(["order-1", "order-2", "order-3"]) {
+        let mut digests = Vec::new();
+        for order in ["order-1", "order-2", "order-3", "order-4"] {
             app.awaiting(order).await;
             let text = document(app, "finance-1", order, Choice::Approve).await;
-            let digest = decision_digest(&text);
-            let counted = |counter| passkey.sign(&digest, Odd { counter: Some(counter), ..Odd::default() });
-            let last = 7 + place;
-            let stale: &[u32] = if place == 0 { &[] } else { &[last - 1, 6, 0] };
-            for (number, counter) in (0..).zip(stale) {
-                let at = i64::from(10 * place) + number;
-                let told = smuggle(app, order, "finance-1", &text, &counted(*counter), at).await;
-                assert_eq!(told.status(), "AWAITING_SIGNER", "{counter}: {}", told.body);
-            }
-            let told = smuggle(app, order, "finance-1", &text, &counted(last), i64::from(10 * place) + 9).await;
-            assert_eq!(told.status(), "SIGNED", "{}", told.body);
+            digests.push((order, decision_digest(&text), text));
         }
+        let mut at = 0;
+        let mut signs = async |app: &mut App, order: usize, counter: u32| {
+            let (order, digest, text) = &digests[order];
+            at += 1;
+            let proof = passkey.sign(digest, Odd { counter: Some(counter), ..Odd::default() });
+            let told = smuggle(app, order, "finance-1", text, &proof, at).await;
+            (told.status().clone(), told.body["attention"].clone())
+        };
+        assert_eq!(signs(app, 1, 8).await, ("SIGNED".to_owned(), Value::Null));
+        assert_eq!(signs(app, 0, 8).await, ("AWAITING_SIGNER".to_owned(), Value::Null), "it signed another by 8");
+        // Signed before the other, and here after it: by hold, level or a lost callback.
+        assert_eq!(signs(app, 0, 7).await, ("SIGNED".to_owned(), json!(["PASSKEY_COUNTER_BACK"])));
+        assert_eq!(signs(app, 2, 7).await, ("AWAITING_SIGNER".to_owned(), Value::Null), "it signed another by 7");
+        assert_eq!(signs(app, 2, 0).await, ("SIGNED".to_owned(), json!(["PASSKEY_COUNTER_BACK"])));
+        assert_eq!(
+            signs(app, 3, 0).await,
+            ("AWAITING_SIGNER".to_owned(), Value::Null),
+            "one that counts says 0 once at most"
+        );
+        assert_eq!(signs(app, 3, 9).await, ("SIGNED".to_owned(), Value::Null));
     })
     .await;
 }

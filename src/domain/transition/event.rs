@@ -121,6 +121,8 @@ pub enum Event {
         advanced: bool,
         /// The signer's words, for a rejection.
         reason: String,
+        /// Whether the passkey's counter had been further.
+        counter_back: bool,
     },
     /// The clock is looked at.
     Deadline,

@@ -105,8 +105,8 @@ pub fn apply(payment: &Payment, event: Event, moment: &Moment<'_>) -> Result<App
             Stage::Open => next.notice.check_at = Some(moment.now.plus(moment.timing.check_every)),
             Stage::Signed | Stage::Ended => next.notice.check_at = None,
         },
-        Event::Decided { round, standing, advanced, reason } => {
-            decided(&mut next, Decided { round, standing, advanced, reason }, moment)?;
+        Event::Decided { round, standing, advanced, reason, counter_back } => {
+            decided(&mut next, Decided { round, standing, advanced, reason, counter_back }, moment)?;
         }
         Event::Deadline => deadline(&mut next, moment),
         Event::Cancel => cancel(&mut next, moment)?,

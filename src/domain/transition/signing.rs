@@ -3,6 +3,7 @@
 use super::Moment;
 use super::event::{Asker, Reach, SignerTrouble};
 use super::rail::fail;
+use crate::domain::attention::Attention;
 use crate::domain::payment::{Closing, Payment, Phase, Stage, Status};
 use crate::domain::quorum::Standing;
 use crate::domain::refusal::{Code, Refusal};
@@ -145,10 +146,11 @@ pub(super) struct Decided {
     pub(super) standing: Standing,
     pub(super) advanced: bool,
     pub(super) reason: String,
+    pub(super) counter_back: bool,
 }
 
 pub(super) fn decided(next: &mut Payment, decision: Decided, moment: &Moment<'_>) -> Result<(), Refusal> {
-    let Decided { round, standing, advanced, reason } = decision;
+    let Decided { round, standing, advanced, reason, counter_back } = decision;
     let surplus = match next.status {
         Status::Created | Status::AwaitingSigner | Status::SignerUnreachable | Status::NeedManual => false,
         Status::Signed | Status::Executed => true,
@@ -175,6 +177,9 @@ pub(super) fn decided(next: &mut Payment, decision: Decided, moment: &Moment<'_>
     }
     // Every counted decision is a change, so that two at the same moment can't both think they were alone.
     next.decisions = next.decisions.saturating_add(1);
+    if counter_back {
+        next.attention.insert(Attention::PasskeyCounterBack);
+    }
     match standing {
         Standing::Pending { approvals, .. } => {
             next.approvals = approvals;

@@ -452,7 +452,8 @@ impl Desk {
         let alias = self.weak == Some(Weak::RequesterUnderAnotherName) && signer == 3;
         let cast = cast(&terms.policy, terms, &votes, vote(if alias { 2 } else { signer }, choice));
         let (round, reason) = (payment.round, "no".to_owned());
-        let event = Event::Decided { round, standing: cast.standing, advanced: cast.advanced, reason };
+        let countersign::domain::Cast { standing, advanced, .. } = cast;
+        let event = Event::Decided { round, standing, advanced, reason, counter_back: false };
         let before = world.row.0.version;
         match cast.turn {
             Turn::Later => return Err(Stop::Refused),
