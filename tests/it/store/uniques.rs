@@ -26,7 +26,7 @@ async fn a_restore_is_lifted_by_the_update_that_finds_nothing_left_to_compare() 
 }
 
 /// A row, and one that is the same in what must be unique and in nothing else.
-const DOUBLES: [(&str, &str, &str); 33] = [
+const DOUBLES: [(&str, &str, &str); 36] = [
     ("payments", "", "UPDATE payments SET payment_id = 'pay_same'"),
     ("payments", "", "UPDATE payments SET order_id = 'same'"),
     ("archived_payments", "", "UPDATE archived_payments SET payment_id = 'pay_same'"),
@@ -56,6 +56,9 @@ const DOUBLES: [(&str, &str, &str); 33] = [
     ),
     ("signer_keys", PASSKEY[0], PASSKEY[1]),
     ("invitations", "'i','t','s','d','op',1,2,NULL", "'i','t','z','e','op',3,4,5"),
+    ("key_counters", "'t','s','k',7,'<a>'", "'t','s','k',7,'<b>'"),
+    ("receipts", "'k','p','d',1", "'k','q','e',2"),
+    ("checkpoints", "'t',1,'n'", "'t',1,'m'"),
     ("callbacks", "'signer','e','p',1", "'signer','e','q',2"),
     ("attestations", "'p','release_hold','h','ana','r','e',1", "'p','release_hold','h','ana','q','f',2"),
     ("audit_heads", "'t',1,'<a>'", "'t',2,'<b>'"),
