@@ -19,13 +19,37 @@ CREATE TABLE decisions (
     signed_by   TEXT    NOT NULL,
     verified    INTEGER NOT NULL CHECK (verified IN (0, 1)),
     decided_at  INTEGER NOT NULL,
+    -- What the gateway made of it, as it told, and why by its code; empty until then.
+    verdict     TEXT    NOT NULL DEFAULT '' CHECK (verdict IN ('', 'counted', 'surplus', 'waiting', 'refused')),
+    code        TEXT    NOT NULL DEFAULT '',
     UNIQUE (payment_id, round, signer_id, document, proof, verified)
 ) STRICT;
 INSERT INTO decisions SELECT decision_id, payment_id, round, signer_id, decision, document, 'jws', jws, '', verified,
-    decided_at FROM decisions_kept;
+    decided_at, '', '' FROM decisions_kept;
 DROP TABLE decisions_kept;
--- signed_by is the key that a JWS names, or a passkey's credential.
-CREATE UNIQUE INDEX decisions_verified ON decisions (payment_id, round, signer_id, signed_by, decision) WHERE verified = 1;
+-- signed_by is the key that a JWS names, or a passkey's credential. Who was refused may decide again by the same key.
+CREATE UNIQUE INDEX decisions_verified ON decisions (payment_id, round, signer_id, signed_by, decision)
+    WHERE verified = 1 AND verdict = '';
+
+-- What the gateway told last of the current round: SHA-256 of the body, and the decisions that did not come by this service.
+ALTER TABLE payments ADD COLUMN told TEXT NOT NULL DEFAULT '';
+CREATE TABLE decided_elsewhere (
+    payment_id TEXT    NOT NULL REFERENCES payments (id),
+    round      INTEGER NOT NULL,
+    place      INTEGER NOT NULL,
+    signer_id  TEXT    NOT NULL,
+    decision   TEXT    NOT NULL CHECK (decision IN ('approve', 'reject')),
+    verdict    TEXT    NOT NULL CHECK (verdict IN ('counted', 'surplus')),
+    decided_at INTEGER NOT NULL,
+    PRIMARY KEY (payment_id, place)
+) STRICT;
+
+-- Each person's words that stand: those the gateway has recorded, and those verified here that it has not refused.
+CREATE VIEW words AS
+    SELECT payment_id, round, signer_id, decision, signed_by FROM decisions
+    WHERE verdict IN ('counted', 'surplus') OR (verified = 1 AND verdict <> 'refused')
+    UNION ALL
+    SELECT payment_id, round, signer_id, decision, 'elsewhere ' || place FROM decided_elsewhere;
 
 -- The passkeys that the gateway has pinned, as it told: what pages offer. The gateway goes by its own registry.
 CREATE TABLE passkeys (

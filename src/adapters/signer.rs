@@ -21,7 +21,7 @@ use crate::config::{Config, ConfigFault, is_web, ms};
 use crate::domain::Timestamp;
 use crate::journal::ports::{
     Answer, Arrival, Cause, KeptDecision, Notified, Outcome, PresencePort, Receipt, Recorded, Registered, Registration,
-    SignLink, SignerPort, SignerStatus, Trouble,
+    SignLink, SignerPort, SignerStatus, Trouble, Verdicts,
 };
 use crate::proof::Proof;
 
@@ -29,6 +29,7 @@ const PAYMENTS: &str = "/api/v1/payments";
 const NOTIFY: &str = "/api/v1/payments/{id}/notify";
 const CANCEL: &str = "/api/v1/payments/{id}/cancel";
 const STATUS: &str = "/api/v1/payments/{id}/status";
+const VERDICTS: &str = "/api/v1/payments/{id}/verdicts";
 const SIGN_LINK: &str = "/api/v1/payments/{id}/sign-link";
 const PRESENCE: &str = "/api/v1/signers/{signer_id}/presence";
 
@@ -244,6 +245,17 @@ impl SignerPort for SignerClient {
         })
     }
 
+    fn prepare_verdicts(&self, verdicts: &Verdicts) -> String {
+        serde_json::to_string(verdicts).unwrap_or_default()
+    }
+
+    fn tell_verdicts<'a>(&'a self, id: &'a str, body: &'a str) -> BoxFuture<'a, Answer<()>> {
+        Box::pin(async move {
+            let path = known(id, "verdicts")?;
+            answer(self.send(Kind::Put(body), VERDICTS, &path, None).await.0, |_| Ok(()))
+        })
+    }
+
     fn sign_link<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Answer<SignLink>> {
         Box::pin(async move {
             let path = known(id, "sign-link")?;
@@ -363,6 +375,7 @@ fn status(told: StatusBody, id: &str) -> Result<SignerStatus, Cause> {
         open,
         decisions: decisions.collect(),
         receipts: receipts(told.receipts),
+        told: told.told.as_str().map(str::to_owned),
         online: told.signers.into_iter().map(|line| (line.signer_id, line.online)).collect(),
     })
 }

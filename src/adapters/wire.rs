@@ -106,6 +106,9 @@ pub(super) struct StatusBody {
     pub(super) decisions: Vec<DecisionLine>,
     #[serde(default)]
     pub(super) receipts: serde_json::Value,
+    /// Text from a service that wants to be told what counts.
+    #[serde(default)]
+    pub(super) told: serde_json::Value,
 }
 
 /// Whether one signer can be reached.

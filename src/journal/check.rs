@@ -5,6 +5,7 @@ use super::decide::{Decision, Source};
 use super::ports::{Answer, Cause, KeptDecision, Receipt, SignLink, SignerStatus, Trouble};
 use super::reach::with_receipts;
 use super::reading::is_open;
+use super::told::DECISIONS;
 use super::{Act, Journal, Selector};
 use crate::domain::{Code, Event, Payment, Principal, Reason, Refusal, Stage};
 use crate::proof::{DecisionDocument, sha256_hex};
@@ -18,10 +19,6 @@ pub struct SignerNews {
     /// Whether each asked signer can be reached now; empty when it is not registered yet.
     pub online: Vec<(String, bool)>,
 }
-
-/// The most decisions taken from one answer. A service without a signer's key may keep several that claim
-/// to be theirs; those it could verify come first.
-const DECISIONS: usize = 64;
 
 impl Journal {
     /// Asks the signer service now and takes in what it has.
@@ -147,17 +144,29 @@ impl Journal {
         }
     }
 
-    /// Verifies and records each decision that the signer service keeps.
+    /// Verifies and records each decision that the signer service keeps, and tells it what became of them.
+    ///
+    /// Nobody waits for that: what ends the round is told with its end, after the payment was carried out.
     async fn take_in(&self, payment: Payment, status: &SignerStatus) -> Result<Payment, Refusal> {
         let mut payment = payment;
+        let mut taken = Vec::new();
         for kept in status.decisions.iter().take(DECISIONS) {
             match self.take_decision(&payment, kept).await {
-                Ok(after) => payment = after,
+                Ok(after) => {
+                    payment = after;
+                    taken.push(None);
+                }
                 Err(refusal) if matches!(refusal.code, Code::StoreUnavailable | Code::RestoreUnderWay) => {
                     return Err(refusal);
                 }
-                Err(refusal) => self.refused_decision(&payment, kept, &refusal).await?,
+                Err(refusal) => {
+                    self.refused_decision(&payment, kept, &refusal).await?;
+                    taken.push(Some(refusal.code));
+                }
             }
+        }
+        if is_open(&payment) {
+            self.tell_verdicts(&payment, status, &taken).await;
         }
         Ok(payment)
     }

@@ -45,6 +45,7 @@ mod replay;
 mod restore;
 mod retention;
 mod rules;
+mod told;
 pub mod verify;
 mod votes;
 mod work;

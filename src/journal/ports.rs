@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 pub use super::outbox::Posting;
 pub use super::receipt::{Arrival, Receipt};
 pub use super::recorded::Recorded;
+pub use super::told::{Elsewhere, Judged, Verdicts};
 use crate::domain::{Money, Timestamp};
 use crate::proof::{Challenge, Proof};
 
@@ -174,6 +175,9 @@ pub struct SignerStatus {
     pub decisions: Vec<KeptDecision>,
     /// What became of the last notification, and who looked; empty where the service does not say.
     pub receipts: Vec<Receipt>,
+    /// SHA-256, in hex, of what it was told last of this round's decisions; empty before the first time, `None` where it
+    /// does not want to be told.
+    pub told: Option<String>,
 }
 
 /// An address where a signer can look and decide; not a capability.
@@ -207,6 +211,10 @@ pub trait SignerPort: Send + Sync + fmt::Debug {
     fn find<'a>(&'a self, reference: &'a str) -> BoxFuture<'a, Answer<Option<Registered>>>;
     /// Reads status and decisions by the service's id.
     fn status<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Answer<SignerStatus>>;
+    /// The exact body that says what has become of a round's decisions.
+    fn prepare_verdicts(&self, verdicts: &Verdicts) -> String;
+    /// Says so, by the service's id. Moves nothing, may be repeated, and is not journaled.
+    fn tell_verdicts<'a>(&'a self, id: &'a str, body: &'a str) -> BoxFuture<'a, Answer<()>>;
     /// Asks for a fresh link by the service's id.
     fn sign_link<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Answer<SignLink>>;
     /// The circuit breaker's state: `closed`, `open` or `half_open`.

@@ -212,6 +212,7 @@ impl Journal {
             Stage::Ended => {}
         }
         if payment.closing.tell_at.is_some_and(|at| at <= now) {
+            self.tell_last_verdicts(&payment).await;
             self.tell_closed(lease).await?;
         }
         self.release(lease).await

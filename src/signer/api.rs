@@ -12,7 +12,9 @@ use axum::routing::{get, post, put};
 use sha2::{Digest as _, Sha256};
 
 use super::refused::Refused;
-use super::{Desk, asset, cancel, enrol, inbox, invitations, link, notify, presence, register, sign, status, viewed};
+use super::{
+    Desk, asset, cancel, enrol, inbox, invitations, link, notify, presence, register, sign, status, verdicts, viewed,
+};
 
 /// The variable part of a path.
 pub(super) struct Segment(pub(super) String);
@@ -40,6 +42,7 @@ pub(super) fn router(desk: Arc<Desk>) -> Router {
         .route("/api/v1/payments/{id}/sign-link", get(link::get))
         .route("/api/v1/payments/{id}/status", get(status::get))
         .route("/api/v1/payments/{id}/cancel", post(cancel::post))
+        .route("/api/v1/payments/{id}/verdicts", put(verdicts::put))
         .route(invitations::PATH, post(invitations::post))
         .route("/api/v1/invitations/{id}", get(invitations::get))
         .route("/api/v1/signers/{signer_id}/passkeys/{key_id}", put(invitations::put));

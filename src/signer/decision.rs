@@ -62,7 +62,8 @@ pub(super) struct FormFields {
 /// A decision that is kept, as it is answered.
 #[derive(Debug, Serialize)]
 pub(super) struct Recorded {
-    decision_id: String,
+    /// The service's id for it.
+    pub(super) decision_id: String,
     /// Who decided.
     pub(super) signer_id: String,
     /// `approve` or `reject`.
@@ -78,8 +79,8 @@ struct Hint<'a> {
     decision_id: &'a str,
 }
 
-/// How many decisions are kept in the name of a signer whose key is not known.
-const MOST_UNVERIFIED: usize = 16;
+/// How many decisions are kept in one signer's name: so many in all, and verified ones besides.
+const MOST_KEPT: usize = 16;
 
 /// A decision that passed every check that needs no clock.
 struct Checked {
@@ -111,7 +112,7 @@ pub(super) async fn take(desk: &Desk, token: &str, submitted: Submitted) -> Resu
     let challenges = session.challenges(&payment.id).await?;
     let checked = check(desk, &mut session, &payment, &challenges, submitted).await?;
 
-    let mut earlier = session.decisions(&payment).await?;
+    let mut earlier = session.words(&payment).await?;
     earlier.retain(|kept| kept.signer_id == checked.signer_id);
     if let Some(kept) = same_of(&payment, &earlier, &checked)? {
         return Ok(recorded(&payment, kept));
@@ -125,7 +126,8 @@ pub(super) async fn take(desk: &Desk, token: &str, submitted: Submitted) -> Resu
 
 /// The decision among the signer's `earlier` ones that this one repeats.
 ///
-/// Where an approval is confirmed with another key, a no may follow the first one; nothing else is taken back.
+/// Where an approval is confirmed with another key, a no may follow the first one; nothing else is taken back. What the
+/// gateway refused holds nobody up.
 ///
 /// *Errors*: `already_decided` when it contradicts a verified one, `key_used` when it confirms one with the same key,
 /// `too_many_decisions` past the bound.
@@ -137,7 +139,7 @@ fn same_of<'a>(
     let same = |kept: &&KeptDecision| {
         kept.document == checked.document
             && (kept.proof == checked.proof.text()
-                || (kept.verified && checked.verified && kept.signed_by == checked.signed_by))
+                || (kept.stands() && kept.verified && checked.verified && kept.signed_by == checked.signed_by))
     };
     // One that was kept before the key was known is kept anew now that it can be verified.
     if let Some(kept) = earlier.iter().filter(|kept| kept.verified >= checked.verified).find(same) {
@@ -148,18 +150,18 @@ fn same_of<'a>(
         Word::None => {}
         Word::Half if !checked.verified => return Err(decided()),
         Word::Half => {
-            let used = earlier.iter().any(|kept| kept.verified && kept.signed_by == checked.signed_by);
+            let used = earlier.iter().any(|kept| kept.stands() && kept.signed_by == checked.signed_by);
             if used && checked.choice == Choice::Approve {
                 return Err(Refused::conflict("key_used", "confirm with another key, on another device"));
             }
         }
         Word::Whole => {
             // By another key of theirs, and nobody asked for it: said once is enough.
-            let alike = |kept: &&KeptDecision| kept.verified && says_alike(&kept.document, &checked.document);
+            let alike = |kept: &&KeptDecision| kept.stands() && says_alike(&kept.document, &checked.document);
             return earlier.iter().filter(|_| checked.verified).find(alike).map(Some).ok_or_else(decided);
         }
     }
-    if !checked.verified && earlier.len() >= MOST_UNVERIFIED {
+    if earlier.iter().filter(|kept| kept.verified || !checked.verified).count() >= MOST_KEPT {
         return Err(Refused::conflict("too_many_decisions", "too many decisions came in this signer's name"));
     }
     Ok(None)
@@ -188,6 +190,8 @@ async fn keep(
         signed_by: checked.signed_by,
         verified: checked.verified,
         decided_at: now.micros(),
+        verdict: String::new(),
+        code: String::new(),
     };
     session.add_decision(payment, &kept).await?;
     let event_id = desk.mint("evt_");

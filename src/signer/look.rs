@@ -4,7 +4,7 @@ use super::Desk;
 use super::language::Language;
 use super::page::{self, Ask, Decided, OfferedPasskey, SignerView, View};
 use super::refused::Refused;
-use super::store::{KeptDecision, KeptPasskey, KeptPayment};
+use super::store::{KeptDecision, KeptPasskey, KeptPayment, Verdict};
 use crate::domain::{Choice, Timestamp};
 use crate::proof::{Challenge, DecisionDocument, PASSKEY, PaymentDocument, decision_digest, key_id_of};
 
@@ -14,7 +14,7 @@ pub(super) struct Looked {
     payment: KeptPayment,
     document: PaymentDocument,
     asked: Vec<(Challenge, Vec<KeptPasskey>)>,
-    decisions: Vec<KeptDecision>,
+    words: Vec<KeptDecision>,
     now: Timestamp,
 }
 
@@ -38,12 +38,17 @@ pub(super) async fn look(desk: &Desk, token: &str) -> Result<Looked, Refused> {
         passkeys.retain(KeptPasskey::is_active);
         asked.push((challenge, passkeys));
     }
-    let decisions = session.decisions(&payment).await?;
+    let words = session.words(&payment).await?;
     let document = PaymentDocument::parse(&payment.payload).ok_or_else(Refused::internal)?;
-    Ok(Looked { payment, document, asked, decisions, now })
+    Ok(Looked { payment, document, asked, words, now })
 }
 
 impl Looked {
+    /// The kept decision of that id.
+    pub(super) fn decided(&self, decision_id: &str) -> Option<Decided> {
+        self.words.iter().find(|kept| kept.decision_id == decision_id).map(decided)
+    }
+
     /// The same, as a page shows it to whoever `ask`s.
     pub(super) fn view<'a>(
         &'a self,
@@ -58,7 +63,7 @@ impl Looked {
             address: &desk.address,
             rp_id: &desk.party.id,
             token,
-            state: page::state_of(&self.payment, &challenges, &self.decisions, self.now),
+            state: page::state_of(&self.payment, &challenges, &self.words, self.now),
             signers: self
                 .asked
                 .iter()
@@ -94,17 +99,23 @@ impl Looked {
         let by_passkey = DecisionDocument::answering(challenge, digest, PASSKEY, Choice::Approve, "");
         let of_theirs = |kept: &&KeptDecision| kept.signer_id == signer_id;
         let used = |passkey: &&KeptPasskey| {
-            let by_it = |kept: &KeptDecision| kept.verified && kept.signed_by == passkey.credential_id;
-            self.decisions.iter().filter(of_theirs).any(by_it)
+            let by_it = |kept: &KeptDecision| kept.stands() && kept.signed_by == passkey.credential_id;
+            self.words.iter().filter(of_theirs).any(by_it)
         };
+        // A no that came after a yes is what they say.
+        let said = self.words.iter().filter(of_theirs).rfind(|kept| kept.stands());
+        let since = said.map_or(i64::MIN, |said| said.decided_at);
+        let is_refusal =
+            |kept: &&KeptDecision| matches!(kept.verdict(), Verdict::Refused(_)) && kept.decided_at > since;
+        let unverified = |kept: &KeptDecision| !kept.verified && kept.verdict() == Verdict::Untold;
         Ok(SignerView {
             id: signer_id,
             name: desk.directory.name(signer_id),
             until: &challenge.challenge_expires_at,
-            // A no that came after a yes is what they say.
-            decided: self.decisions.iter().filter(of_theirs).rfind(|kept| kept.verified).map(decided),
-            word: self.payment.word_of(&self.decisions, signer_id),
-            unverified: self.decisions.iter().filter(of_theirs).any(|kept| !kept.verified),
+            decided: said.map(decided),
+            refused: self.words.iter().filter(of_theirs).rfind(is_refusal).map(decided),
+            word: self.payment.word_of(&self.words, signer_id),
+            unverified: self.words.iter().filter(of_theirs).any(unverified),
             passkeys: passkeys.iter().filter(|passkey| !used(passkey)).map(offered).collect(),
             by_passkey: by_passkey.canonical().map_err(|_| Refused::internal())?,
             key_id: key_id.unwrap_or_default(),
@@ -116,7 +127,12 @@ impl Looked {
 
 fn decided(kept: &KeptDecision) -> Decided {
     let reason = DecisionDocument::parse(&kept.document).map(|document| document.reason).unwrap_or_default();
-    Decided { choice: Choice::from_name(&kept.decision), reason, at: kept.decided_at().rfc3339() }
+    Decided {
+        choice: Choice::from_name(&kept.decision),
+        reason,
+        at: kept.decided_at().rfc3339(),
+        verdict: kept.verdict(),
+    }
 }
 
 fn offered(passkey: &KeptPasskey) -> OfferedPasskey {

@@ -37,6 +37,7 @@ mod status;
 mod store;
 #[cfg(test)]
 mod tests;
+mod verdicts;
 mod viewed;
 
 use std::sync::Arc;

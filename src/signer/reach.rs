@@ -162,11 +162,11 @@ async fn is_wanted(
     if !payment.is_open() || payment.round != message.round || payment.expires_at() <= now {
         return Ok(false);
     }
-    let decisions = session.decisions(payment).await?;
+    let words = session.words(payment).await?;
     let decided = |kept: &super::store::KeptDecision| {
-        kept.verified && kept.signer_id == message.signer_id && kept.decided_at >= message.created_at
+        kept.stands() && kept.signer_id == message.signer_id && kept.decided_at >= message.created_at
     };
-    Ok(!decisions.iter().any(decided))
+    Ok(!words.iter().any(decided))
 }
 
 /// What leaves now of what a person has not been told yet.

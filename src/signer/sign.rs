@@ -140,8 +140,8 @@ async fn result(
 ) -> Result<String, Refused> {
     let looked: Looked = look(desk, token).await?;
     let view = looked.view(desk, language, token, &Ask::default())?;
-    let choice = Choice::from_name(&recorded.decision).ok_or_else(Refused::internal)?;
-    Ok(page::result(&view, &recorded.signer_id, choice))
+    let decided = looked.decided(&recorded.decision_id).ok_or_else(Refused::internal)?;
+    Ok(page::result(&view, &recorded.signer_id, &decided))
 }
 
 /// Whether a page is asked for, as browsers and the page's script do.

@@ -10,7 +10,7 @@ use super::api::Segment;
 use super::notify::{Receipt, receipts};
 use super::refused::{Refused, Reply};
 use super::register::Registered;
-use super::store::KeptDecision;
+use super::store::{KeptDecision, Verdict};
 use crate::domain::Timestamp;
 
 #[derive(Debug, Serialize)]
@@ -22,6 +22,7 @@ struct Status<'a> {
     signers: Vec<Asked<'a>>,
     decisions: Vec<Decided<'a>>,
     receipts: Vec<Receipt>,
+    told: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -50,12 +51,22 @@ impl<'a> From<&'a KeptDecision> for Decided<'a> {
     }
 }
 
+/// Whether a decision is to be judged: one that was refused is not once its signer has decided again, lest the first
+/// one is taken after all when the cause is mended.
+fn is_current(kept: &KeptDecision, all: &[KeptDecision]) -> bool {
+    let again = |later: &KeptDecision| {
+        later.verified && later.signer_id == kept.signer_id && later.decided_at > kept.decided_at
+    };
+    !(kept.verified && matches!(kept.verdict(), Verdict::Refused(_)) && all.iter().any(again))
+}
+
 /// `GET /api/v1/payments/{id}/status`.
 pub(super) async fn get(State(desk): State<Arc<Desk>>, Segment(id): Segment) -> Result<Reply, Refused> {
     let mut session = desk.store.read().await?;
     let payment = session.payment(&id).await?.ok_or_else(Refused::unknown_payment)?;
     let challenges = session.challenges(&id).await?;
     let decisions = session.decisions(&payment).await?;
+    let told = session.told(&payment).await?;
     let presence = session.presence().await?;
     let number = session.last_number(&payment).await?;
     let mut receipts = receipts(&desk, &mut session, &payment, number).await?;
@@ -72,8 +83,9 @@ pub(super) async fn get(State(desk): State<Arc<Desk>>, Segment(id): Segment) -> 
             round: payment.round,
             state: &payment.state,
             signers,
-            decisions: decisions.iter().map(Decided::from).collect(),
+            decisions: decisions.iter().filter(|kept| is_current(kept, &decisions)).map(Decided::from).collect(),
             receipts,
+            told,
         },
     )
 }

@@ -17,9 +17,9 @@ fn attribute<'a>(html: &'a str, name: &str) -> &'a str {
 }
 
 /// A person who has made both passkeys, neither of which counts yet.
-struct Person {
-    approving: SoftPasskey,
-    signing_in: SoftPasskey,
+pub(crate) struct Person {
+    pub(crate) approving: SoftPasskey,
+    pub(crate) signing_in: SoftPasskey,
     invitation: String,
     code: String,
     page: String,
@@ -53,7 +53,7 @@ impl Person {
     }
 
     /// A person with both, which count.
-    async fn enrolled(app: &App, person: &str) -> Self {
+    pub(crate) async fn enrolled(app: &App, person: &str) -> Self {
         let made = Self::invited(app, person).await;
         assert_eq!(made.makes(app, &made.signing_in, &made.challenge).await, 204);
         pin(app, person, &made.invitation, &made.code).await.unwrap();
@@ -80,18 +80,18 @@ async fn shown(app: &App, challenge: &str, assertion: &str) -> Result<String, St
     Err(refused["error_code"].as_str().unwrap().to_owned())
 }
 
-async fn signs_in(app: &App, passkey: &SoftPasskey) -> Result<String, String> {
+pub(crate) async fn signs_in(app: &App, passkey: &SoftPasskey) -> Result<String, String> {
     let challenge = challenge(app).await;
     shown(app, &challenge, &passkey.sign(&challenge, Odd::default())).await
 }
 
-async fn inbox(app: &App, cookie: &str, query: &str) -> String {
+pub(crate) async fn inbox(app: &App, cookie: &str, query: &str) -> String {
     let request = app.http.get(format!("{}/inbox{query}", app.pages)).header(COOKIE, cookie);
     request.send().await.unwrap().text().await.unwrap()
 }
 
 /// What waits, in order, by order id.
-fn orders(html: &str) -> Vec<&str> {
+pub(crate) fn orders(html: &str) -> Vec<&str> {
     let ids = html.split("<dt>Order</dt>").skip(1);
     ids.map(|rest| rest.split("exact\">").nth(1).unwrap().split('<').next().unwrap()).collect()
 }

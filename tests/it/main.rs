@@ -87,6 +87,7 @@ mod tidy;
 mod tidy_pages;
 mod trace;
 mod unread;
+mod verdicts;
 mod webhooks;
 mod wire_faults;
 mod words;

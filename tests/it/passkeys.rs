@@ -95,7 +95,7 @@ pub(crate) async fn smuggle(app: &App, order: &str, person: &str, document: &str
     let payment = app.payment(order).await.terms.payment_id.to_string();
     let sql = format!(
         "INSERT INTO decisions SELECT 'dec_{payment}_{at}', id, round, '{person}', 'approve', '{document}', 'webauthn', \
-         '{assertion}', 'smuggled-{at}', 1, {at} FROM payments WHERE reference = '{payment}'"
+         '{assertion}', 'smuggled-{at}', 1, {at}, '', '' FROM payments WHERE reference = '{payment}'"
     );
     app.signer_db().await.execute(&sql).await.unwrap();
     app.call(&app.agent(), "check_sign_status", json!({"order_id": order})).await

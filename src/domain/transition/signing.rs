@@ -183,6 +183,10 @@ pub(super) fn decided(next: &mut Payment, decision: Decided, moment: &Moment<'_>
     match standing {
         Standing::Pending { approvals, .. } => {
             next.approvals = approvals;
+            if next.notice.check_at.is_some() {
+                // Whom the signer service still shows as undecided: it is told at the next look, so that is soon.
+                next.notice.check_at = Some(moment.now);
+            }
             if advanced {
                 // The next level's people have not been asked yet: a new campaign.
                 next.notice.attempts = 0;

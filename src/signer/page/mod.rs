@@ -10,6 +10,7 @@ mod person;
 mod result;
 mod shell;
 mod texts;
+mod verdict;
 
 use maud::{Markup, html};
 
@@ -102,12 +103,16 @@ impl View<'_> {
 
     /// What of the page may change while it is open.
     fn standing(&self) -> String {
-        let decided = self.signers.iter().map(|signer| match signer.word {
-            Word::None => '0',
-            Word::Half => 'h',
-            Word::Whole => '1',
+        let decided = self.signers.iter().map(|signer| {
+            let word = match signer.word {
+                Word::None => '0',
+                Word::Half => 'h',
+                Word::Whole => '1',
+            };
+            let told = [&signer.decided, &signer.refused].into_iter().flatten();
+            [word].into_iter().chain(told.map(|decided| verdict::mark(&decided.verdict))).collect::<String>()
         });
-        format!("{}:{}:{}", self.state.name(), self.payment.round, decided.collect::<String>())
+        format!("{}:{}:{}", self.state.name(), self.payment.round, decided.collect::<Vec<_>>().join("."))
     }
 }
 

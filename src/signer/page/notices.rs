@@ -54,8 +54,8 @@ const CHALLENGE_EXPIRED: Notice = (
 const ALREADY_DECIDED: Notice = (
     both("You have decided already", "您已作出决定"),
     both(
-        "This signer decided otherwise before, perhaps in another window. The first decision stands; this one was not recorded.",
-        "此签署人之前已作出不同的决定，可能是在另一个窗口中。以先前的决定为准，这一次未被记录。",
+        "This signer decided before, in another window or another way. The first decision stands; this one was not recorded.",
+        "此签署人之前已在另一个窗口或以其他方式作出决定。以先前的决定为准，这一次未被记录。",
     ),
 );
 const KEY_USED: Notice = (

@@ -3,10 +3,10 @@
 use maud::{Markup, html};
 
 use super::shell::{deadline, exact_text, grouped, time};
-use super::{State, View, texts};
+use super::{State, View, texts, verdict};
 use crate::domain::Choice;
 use crate::signer::language::{Both, Language};
-use crate::signer::store::Word;
+use crate::signer::store::{Verdict, Word};
 
 /// What a signer asked to be shown.
 #[derive(Debug, Clone)]
@@ -50,7 +50,7 @@ pub(in crate::signer) struct OfferedPasskey {
     pub(in crate::signer) label: String,
 }
 
-/// A decision that was verified.
+/// A decision, and what became of it.
 #[derive(Debug)]
 pub(in crate::signer) struct Decided {
     /// Yes or no.
@@ -59,6 +59,8 @@ pub(in crate::signer) struct Decided {
     pub(in crate::signer) reason: String,
     /// When it was kept, RFC 3339.
     pub(in crate::signer) at: String,
+    /// What the gateway made of it, as far as it told.
+    pub(in crate::signer) verdict: Verdict,
 }
 
 /// One person who is asked.
@@ -70,8 +72,10 @@ pub(in crate::signer) struct SignerView<'a> {
     pub(in crate::signer) name: &'a str,
     /// Until when their challenge counts.
     pub(in crate::signer) until: &'a str,
-    /// Their decision, where their key verified it.
+    /// Their decision that stands.
     pub(in crate::signer) decided: Option<Decided>,
+    /// What came after it, if anything did, and was refused by the gateway.
+    pub(in crate::signer) refused: Option<Decided>,
     /// How far they have come: an approval may have to be confirmed with another key.
     pub(in crate::signer) word: Word,
     /// Whether something came in their name that could not be verified here.
@@ -94,7 +98,10 @@ pub(super) fn person(view: &View<'_>, signer: &SignerView<'_>, place: usize) -> 
         article aria-labelledby=(format!("signer-{place}")) {
             h3 id=(format!("signer-{place}")) { (signer.name) @if signer.name != signer.id { " (" (signer.id) ")" } }
             @if signer.unverified && signer.decided.is_none() { p { (view.say(texts::PASSED_ON)) } }
-            @if let Some(decided) = &signer.decided { (said(view, decided)) }
+            @if let Some(decided) = &signer.decided { (said(view, decided)) (verdict::beside(view, &decided.verdict)) }
+            @if let Some(decided) = &signer.refused {
+                (verdict::refused(view, decided, view.state == State::Open && signer.word != Word::Whole))
+            }
             @match signer.word {
                 Word::Whole => {},
                 // One person finds the form open; of several, each opens their own.

@@ -1,5 +1,7 @@
 //! Decisions of the current round.
 
+use std::collections::BTreeSet;
+
 use sqlx::FromRow;
 
 use super::{KeptPayment, Session, Stored};
@@ -26,12 +28,51 @@ pub(in crate::signer) struct KeptDecision {
     pub(in crate::signer) verified: bool,
     /// When it was kept, in Unix microseconds.
     pub(in crate::signer) decided_at: i64,
+    /// What the gateway made of it, as it told; empty until then.
+    pub(in crate::signer) verdict: String,
+    /// Why it waits or was refused, the gateway's code.
+    pub(in crate::signer) code: String,
+}
+
+/// What the gateway made of a decision, as far as it told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::signer) enum Verdict {
+    /// It has not told.
+    Untold,
+    /// It counts.
+    Counted,
+    /// Enough had decided before it.
+    Surplus,
+    /// It may be taken yet; why not so far, by the gateway's code.
+    Waiting(String),
+    /// It was not taken; why, by the gateway's code.
+    Refused(String),
 }
 
 impl KeptDecision {
     /// When it was kept.
     pub(in crate::signer) fn decided_at(&self) -> Timestamp {
         Timestamp::from_micros(self.decided_at)
+    }
+
+    /// What the gateway made of it.
+    pub(in crate::signer) fn verdict(&self) -> Verdict {
+        match self.verdict.as_str() {
+            "counted" => Verdict::Counted,
+            "surplus" => Verdict::Surplus,
+            "waiting" => Verdict::Waiting(self.code.clone()),
+            "refused" => Verdict::Refused(self.code.clone()),
+            _ => Verdict::Untold,
+        }
+    }
+
+    /// Whether it is its signer's word: the gateway has recorded it, or it was verified here and not refused since.
+    pub(in crate::signer) fn stands(&self) -> bool {
+        match self.verdict() {
+            Verdict::Counted | Verdict::Surplus => true,
+            Verdict::Untold | Verdict::Waiting(_) => self.verified,
+            Verdict::Refused(_) => false,
+        }
     }
 
     fn is_approval(&self) -> bool {
@@ -42,7 +83,7 @@ impl KeptDecision {
 /// How far one person has come with what they say of a payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::signer) enum Word {
-    /// Nothing that was verified.
+    /// Nothing that stands.
     None,
     /// They have approved, and must with another key of theirs.
     Half,
@@ -53,8 +94,9 @@ pub(in crate::signer) enum Word {
 impl KeptPayment {
     /// How far `signer_id` has come, by the decisions that are `kept` of the round.
     pub(in crate::signer) fn word_of(&self, kept: &[KeptDecision], signer_id: &str) -> Word {
-        let own = || kept.iter().filter(|kept| kept.verified && kept.signer_id == signer_id);
-        let given = i64::try_from(own().count()).unwrap_or(i64::MAX);
+        let own = || kept.iter().filter(|kept| kept.stands() && kept.signer_id == signer_id);
+        let keys: BTreeSet<&str> = own().map(|kept| kept.signed_by.as_str()).collect();
+        let given = i64::try_from(keys.len()).unwrap_or(i64::MAX);
         match given {
             0 => Word::None,
             _ if own().all(KeptDecision::is_approval) && given < self.confirmations => Word::Half,
@@ -67,7 +109,8 @@ impl Session {
     /// The decisions of the payment's current round, oldest first.
     pub(in crate::signer) async fn decisions(&mut self, payment: &KeptPayment) -> Stored<Vec<KeptDecision>> {
         Ok(sqlx::query_as(
-            "SELECT decision_id, signer_id, decision, document, proof_type, proof, signed_by, verified, decided_at FROM decisions \
+            "SELECT decision_id, signer_id, decision, document, proof_type, proof, signed_by, verified, decided_at, \
+             verdict, code FROM decisions \
              WHERE payment_id = ?1 AND round = ?2 ORDER BY verified DESC, decided_at, decision_id",
         )
         .bind(&payment.id)

@@ -86,7 +86,7 @@ impl Session {
     pub(in crate::signer) async fn replace_round(&mut self, payment: &KeptPayment, now: Timestamp) -> Stored<()> {
         let changed = sqlx::query(
             "UPDATE payments SET round = ?2, payload = ?3, payment_digest = ?4, expires_at = ?5, callback_url = ?6, \
-             confirmations = ?7, state = 'open', close_reason = '', changed_at = ?8 WHERE id = ?1 AND round < ?2",
+             confirmations = ?7, state = 'open', close_reason = '', told = '', changed_at = ?8 WHERE id = ?1 AND round < ?2",
         )
         .bind(&payment.id)
         .bind(payment.round)
@@ -100,6 +100,7 @@ impl Session {
         .await?;
         one_row(&changed, "the payment's round")?;
         sqlx::query("DELETE FROM challenges WHERE payment_id = ?1").bind(&payment.id).execute(self.db()).await?;
+        sqlx::query("DELETE FROM decided_elsewhere WHERE payment_id = ?1").bind(&payment.id).execute(self.db()).await?;
         sqlx::query("DELETE FROM decisions WHERE payment_id = ?1").bind(&payment.id).execute(self.db()).await?;
         Ok(())
     }

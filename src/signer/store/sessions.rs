@@ -133,8 +133,9 @@ impl Session {
             "SELECT p.id, p.reference, p.round, p.payload, p.payment_digest, p.expires_at, p.callback_url, \
              p.confirmations, p.state, p.close_reason FROM payments p JOIN challenges c ON c.payment_id = p.id \
              WHERE c.signer_id = ?1 AND p.state = 'open' AND p.expires_at > ?2 AND \
-             (SELECT coalesce(sum(CASE d.decision WHEN 'approve' THEN 1 ELSE p.confirmations END), 0) FROM decisions d \
-             WHERE d.payment_id = p.id AND d.round = p.round AND d.signer_id = ?1 AND d.verified = 1) < p.confirmations \
+             (SELECT count(DISTINCT CASE w.decision WHEN 'approve' THEN w.signed_by END) \
+             + p.confirmations * count(CASE w.decision WHEN 'reject' THEN 1 END) FROM words w \
+             WHERE w.payment_id = p.id AND w.round = p.round AND w.signer_id = ?1) < p.confirmations \
              ORDER BY p.registered_at, p.id LIMIT ?3",
         )
         .bind(signer_id)

@@ -34,6 +34,7 @@ async fn a_registration_is_found_by_its_reference() {
         status,
         json!({
             "id": id, "reference": REFERENCE, "round": 1, "state": "open", "decisions": [], "receipts": [],
+            "told": "",
             "signers": [{"signer_id": "ann", "online": true}, {"signer_id": "dan", "online": false}],
         })
     );

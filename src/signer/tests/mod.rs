@@ -8,6 +8,7 @@ mod pages;
 mod passkeys;
 mod reaching;
 mod rounds;
+mod verdicts;
 
 use std::path::Path;
 use std::sync::Arc;

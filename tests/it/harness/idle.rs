@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use countersign::journal::Posting;
 use countersign::journal::ports::{
     Answer, Cause, Dedup, Delivery, Lookup, Notified, Outcome, RailCaps, RailPort, RailReceipt, Recorded, Registered,
-    Registration, SignLink, SignerPort, SignerStatus, Transfer, Trouble, WebhookPort,
+    Registration, SignLink, SignerPort, SignerStatus, Transfer, Trouble, Verdicts, WebhookPort,
 };
 use futures::future::BoxFuture;
 
@@ -73,6 +73,12 @@ impl SignerPort for NoSigner {
         away()
     }
     fn status<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Answer<SignerStatus>> {
+        away()
+    }
+    fn prepare_verdicts(&self, _: &Verdicts) -> String {
+        "{}".to_owned()
+    }
+    fn tell_verdicts<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Answer<()>> {
         away()
     }
     fn sign_link<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Answer<SignLink>> {
