@@ -22,8 +22,8 @@ mod registry;
 mod walk;
 
 pub use bundle::{
-    Asked, Bundle, Carried, Checked, Decided, Document, Proven, Registered, Report, Sent, SignedPayment, Step, Stretch,
-    Trust, Verdict, Word, verify,
+    Asked, Bundle, Carried, Checked, Decided, Document, NEW_ROUND, Proven, Registered, Report, Sent, SignedPayment,
+    Step, Stretch, Trust, Verdict, Word, verify,
 };
 pub use canonical::{b64url, from_b64url, jcs, sha256_hex, tagged_digest};
 pub use chain::{AuditFacts, GENESIS, Link, chained, leaf, link};

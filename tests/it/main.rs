@@ -31,6 +31,7 @@ mod domain_groups;
 mod domain_invariants;
 mod domain_outcomes;
 mod domain_people;
+mod domain_places;
 mod domain_policy;
 mod domain_properties;
 mod domain_quorum;

@@ -17,8 +17,8 @@ pub(super) struct Count<'a> {
     terms: &'a Terms,
     /// The level that is open, from 0; one past the last when all are complete.
     level: usize,
-    /// What counts at the levels that are complete.
-    counted: Vec<Claim<'a>>,
+    /// What the approvals at the levels that are complete could count for: which does may change with later ones.
+    past: Vec<Claim<'a>>,
     /// The approvals given at the open level.
     here: Vec<&'a Vote>,
     /// People who gave their word at a level that is complete.
@@ -34,7 +34,7 @@ impl<'a> Count<'a> {
             policy,
             terms,
             level: 0,
-            counted: Vec::new(),
+            past: Vec::new(),
             here: Vec::new(),
             spent: BTreeSet::new(),
             refused: BTreeSet::new(),
@@ -47,7 +47,6 @@ impl<'a> Count<'a> {
     }
 
     fn take(&mut self, vote: &'a Vote) {
-        let Some(open) = self.policy.levels.get(self.level) else { return };
         let person = self.policy.person(vote.signer.as_str());
         if self.rejected || !self.is_entitled(vote.signer.as_str(), vote.at) {
             return;
@@ -58,9 +57,8 @@ impl<'a> Count<'a> {
             // A no is never talked over: by another account or a deputy of theirs neither.
             Choice::Reject => drop(self.refused.insert(person)),
         }
-        let granted = self.granted();
-        if u32::try_from(granted.len()).is_ok_and(|count| count >= open.required()) {
-            self.counted.extend(granted);
+        if self.is_enough(&self.approvals(), self.level) {
+            self.past.extend(self.given());
             self.spent.extend(self.here.drain(..).map(|vote| self.policy.person(vote.signer.as_str())));
             self.level = self.level.saturating_add(1);
         }
@@ -89,17 +87,19 @@ impl<'a> Count<'a> {
 
     /// The approvals that count: at the levels that are complete, and at the open one.
     pub(super) fn approvals(&self) -> Vec<Claim<'a>> {
-        [self.counted.clone(), self.granted()].concat()
+        granted(&[self.past.clone(), self.given()].concat(), &self.room(self.level))
     }
 
-    /// The approvals that count at the open level.
-    fn granted(&self) -> Vec<Claim<'a>> {
-        granted(&self.given(), &self.room(1))
+    /// Whether so many complete the levels up to `last`.
+    fn is_enough(&self, granted: &[Claim<'a>], last: usize) -> bool {
+        let levels = self.policy.levels.iter().take(last.saturating_add(1));
+        let needed = levels.map(Level::required).fold(0, u32::saturating_add);
+        u32::try_from(granted.len()).is_ok_and(|count| count >= needed)
     }
 
-    /// What the open level, or so many from it on, ask for.
-    fn room(&self, levels: usize) -> BTreeMap<Seat, u32> {
-        let levels = self.policy.levels.iter().enumerate().skip(self.level).take(levels);
+    /// What the levels up to `last` ask for.
+    fn room(&self, last: usize) -> BTreeMap<Seat, u32> {
+        let levels = self.policy.levels.iter().enumerate().take(last.saturating_add(1));
         let groups = levels.flat_map(|(at, level)| {
             level.groups.iter().enumerate().map(move |(group, asked)| ((at, group), asked.required()))
         });
@@ -128,11 +128,9 @@ impl<'a> Count<'a> {
     /// What a word of `account` in the place of `voice` could count for at a level.
     fn claims(&self, account: &'a str, voice: &'a str, level: usize) -> Vec<Claim<'a>> {
         let (voter, place) = (self.policy.person(account), self.policy.person(voice));
-        let counted = |person: &str| self.counted.iter().any(|claim| claim.place == person);
         let silent =
             self.spent.contains(voter) || self.refused.contains(voter) || barred(self.policy, self.terms, account);
-        let filled = counted(place) || self.refused.contains(place) || barred(self.policy, self.terms, voice);
-        if silent || filled {
+        if silent || self.refused.contains(place) || barred(self.policy, self.terms, voice) {
             return Vec::new();
         }
         let groups = self.policy.levels.get(level).into_iter().flat_map(|level| level.groups.iter().enumerate());
@@ -143,7 +141,7 @@ impl<'a> Count<'a> {
     /// Whether those who have not spoken yet could still complete every level.
     fn is_reachable(&self) -> bool {
         let spoke: BTreeSet<&str> = self.here.iter().map(|vote| self.policy.person(vote.signer.as_str())).collect();
-        let mut claims = self.given();
+        let mut claims = [self.past.clone(), self.given()].concat();
         for account in self.policy.signers() {
             let levels = if spoke.contains(self.policy.person(account)) { 1 } else { usize::MAX };
             for voice in self.policy.voices(account, None) {
@@ -152,9 +150,7 @@ impl<'a> Count<'a> {
                 }
             }
         }
-        let room = self.room(usize::MAX);
-        let needed = room.values().copied().fold(0, u32::saturating_add);
-        u32::try_from(granted(&claims, &room).len()).is_ok_and(|most| most >= needed)
+        self.is_enough(&granted(&claims, &self.room(usize::MAX)), usize::MAX)
     }
 
     pub(super) fn standing(&self) -> Standing {
@@ -172,9 +168,9 @@ impl<'a> Count<'a> {
 
     /// How many are still missing, by group, at the open level and those after it.
     pub(super) fn missing(&self) -> Vec<(&'a str, u32)> {
-        let granted = self.granted();
+        let granted = self.approvals();
         let mut missing: Vec<(&str, u32)> = Vec::new();
-        for (seat, asked) in self.room(usize::MAX) {
+        for (seat, asked) in self.room(usize::MAX).into_iter().filter(|((level, _), _)| *level >= self.level) {
             let have = granted.iter().filter(|claim| claim.seat == seat).count();
             let lack = asked.saturating_sub(u32::try_from(have).unwrap_or(u32::MAX));
             let (level, group) = seat;

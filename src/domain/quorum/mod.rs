@@ -55,8 +55,9 @@ pub enum Standing {
 /// *Invariant*: each person counts once over all groups and levels, whatever the number of their votes, accounts and
 /// keys; a deputy counts in place of whom they stand in for, in the deputy's time, never beside them. A vote counts for
 /// the level that is open when it is given, for whichever of its groups makes the most of all votes: their order within
-/// a level changes nothing. An approval that is to be confirmed counts once it was given with so many keys. People outside
-/// that level's groups, the requester and the payee's beneficiary never count, not even to reject.
+/// a level changes nothing. Whose place a deputy of several people took is settled by what later levels need. An approval
+/// that is to be confirmed counts once it was given with so many keys. People outside that level's groups, the requester
+/// and the payee's beneficiary never count, not even to reject.
 pub fn evaluate(policy: &ApprovalPolicy, terms: &Terms, votes: &[Vote]) -> Standing {
     Count::of(policy, terms, votes).standing()
 }

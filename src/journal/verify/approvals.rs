@@ -2,10 +2,10 @@
 
 use super::super::decide::{is_decision_about, is_proved_by};
 use super::super::votes::votes;
-use super::payments::{Case, NEW_ROUND, pinned_key};
+use super::payments::{Case, pinned_key};
 use super::{Break, BreakKind};
 use crate::domain::{Standing, Timestamp, evaluate};
-use crate::proof::{AuditFacts, sha256_hex};
+use crate::proof::{AuditFacts, NEW_ROUND, sha256_hex};
 use crate::store::{AttestedPayment, StoredDecision};
 
 /// How much older than the intent a revocation must be to void a decision: one that was under way while

@@ -9,7 +9,7 @@ use super::keys::{Keys, since};
 use super::sent::{outcome, sent};
 use super::{AuditReport, Break, BreakKind, LOOKS, Progress};
 use crate::domain::{Payment, Timestamp};
-use crate::proof::{AuditFacts, DecisionDocument, decision_digest, payment_digest, sha256_hex};
+use crate::proof::{AuditFacts, DecisionDocument, NEW_ROUND, decision_digest, payment_digest, sha256_hex};
 use crate::store::{AttestedPayment, PinnedKey, RoundDecision, SentBody, Session, StoreFault, StoredDecision};
 
 /// Payments read at once.
@@ -184,9 +184,6 @@ fn versions(case: &Case<'_>) -> Vec<Break> {
     }
     breaks
 }
-
-/// What begins a round after the first, its document in the details.
-pub(super) const NEW_ROUND: [&str; 2] = ["execution.quorum_lost", "restore.asked_anew"];
 
 /// The stored terms make the stored document, and it is the audited one.
 fn terms(case: &Case<'_>) -> Vec<Break> {

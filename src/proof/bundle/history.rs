@@ -75,13 +75,19 @@ fn hash(text: &str) -> Option<[u8; 32]> {
 }
 
 const INTENDED: &str = "rail.execute.intended";
-const NEW_ROUND: &str = "execution.quorum_lost";
+
+/// What begins a round after the first, its document in the details: at execution, or after a restore.
+pub const NEW_ROUND: [&str; 2] = ["execution.quorum_lost", "restore.asked_anew"];
+
+fn begins_round(facts: &AuditFacts) -> bool {
+    NEW_ROUND.contains(&facts.event.as_str())
+}
 
 /// Whether the entries follow from each other, and tell what the bundle says.
 pub(super) fn audit(documents: &Documents<'_>, walked: &Walked) -> Vec<String> {
     let mut faults = walked.faults.clone();
     life(documents, walked, &mut faults);
-    let round = walked.entries.iter().rfind(|(_, facts)| facts.event == NEW_ROUND).map_or(0, |(at, _)| *at);
+    let round = walked.entries.iter().rfind(|(_, facts)| begins_round(facts)).map_or(0, |(at, _)| *at);
     let last = decisions(documents, walked, round, &mut faults);
     sending(documents, walked, (round, last), &mut faults);
     faults
@@ -100,7 +106,7 @@ fn life(documents: &Documents<'_>, walked: &Walked, faults: &mut Vec<String>) {
     if status != documents.bundle.payment.status {
         faults.push(format!("the last change leads to {status:?}"));
     }
-    let made = walked.entries.iter().rfind(|(_, facts)| facts.event == NEW_ROUND);
+    let made = walked.entries.iter().rfind(|(_, facts)| begins_round(facts));
     let made = made.or_else(|| walked.entries.first().filter(|(_, facts)| facts.event == "payment.created"));
     if made.is_none_or(|(_, facts)| facts.digest_of_details != sha256_hex(&documents.bundle.payment.document)) {
         faults.push("no entry tells of this payment document".to_owned());

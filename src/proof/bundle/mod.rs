@@ -11,6 +11,7 @@ mod read;
 mod report;
 
 pub use form::{Asked, Bundle, Carried, Decided, Document, Proven, Registered, Sent, SignedPayment, Stretch, Word};
+pub use history::NEW_ROUND;
 pub use report::{Checked, Report, Step, Verdict};
 
 use super::jws::PublicKey;

@@ -6,7 +6,7 @@ use super::form::Decided;
 use super::read::{COUNTED, Documents, VOID};
 use super::report::Outcome;
 use crate::domain::{
-    Account, Choice, Currency, Memo, Money, PartyName, Standing, Terms, Timestamp, Vote, evaluate, is_requester,
+    Account, Choice, Currency, Memo, Money, PartyName, Standing, Terms, Timestamp, Vote, evaluate, is_barred,
 };
 use crate::proof::jws::PublicKey;
 use crate::proof::passkey::PASSKEY;
@@ -126,8 +126,9 @@ pub(super) fn quorum(documents: &Documents<'_>) -> Outcome {
             outcome.faults.push(format!("decision {}: is nobody's", decided.decision_id));
             continue;
         };
-        if is_requester(policy, &terms, &signer) {
-            outcome.faults.push(format!("decision {}: {signer} asked for the payment", decided.decision_id));
+        if is_barred(policy, &terms, &signer) {
+            let id = &decided.decision_id;
+            outcome.faults.push(format!("decision {id}: {signer} asked for the payment, or is paid by it"));
         }
         if !people.insert((document.signer_id.as_str(), decided.confirmation.as_str())) {
             outcome.faults.push(format!("decision {}: {signer} is counted twice", decided.decision_id));

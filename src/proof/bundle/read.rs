@@ -1,8 +1,9 @@
 //! The documents of a bundle, read: each in its one canonical form.
 
-use super::form::{Bundle, Decided, Registered};
+use super::form::{Bundle, Decided, Registered, number};
 use crate::domain::ApprovalPolicy;
 use crate::proof::canonical::{b64url, jcs, tagged_digest};
+use crate::proof::registry::instant;
 use crate::proof::{DecisionDocument, PaymentDocument, Receipt, RegistryEntry, decision_digest, payment_digest};
 
 /// A bundle and its documents.
@@ -87,5 +88,17 @@ pub(super) const EXECUTED: &str = "EXECUTED";
 /// Reads a policy's canonical text.
 fn policy(text: &str) -> Option<ApprovalPolicy> {
     let policy: ApprovalPolicy = serde_json::from_str(text).ok()?;
-    (jcs(&policy).ok()? == text).then_some(policy)
+    (jcs(&policy).ok()? == text && is_in_form(&policy)).then_some(policy)
+}
+
+/// Whether its numbers and times are in their one form, no level is empty, and nothing is said that goes without saying.
+fn is_in_form(policy: &ApprovalPolicy) -> bool {
+    let groups = || policy.levels.iter().flat_map(|level| &level.groups);
+    let confirmed = Some(policy.confirmations.as_str()).filter(|text| !text.is_empty());
+    let numbers = groups().map(|group| group.required.as_str()).chain(confirmed);
+    let times = policy.deputies.iter().flat_map(|deputy| [&deputy.from, &deputy.until]);
+    let full = !policy.levels.is_empty() && policy.levels.iter().all(|level| !level.groups.is_empty());
+    full && policy.confirmations != "1"
+        && numbers.into_iter().all(|text| number(text).is_some())
+        && times.into_iter().all(|at| instant(at).is_some())
 }

@@ -38,7 +38,7 @@ pub(super) struct Good {
 }
 
 /// Approves an order with a passkey, through the page.
-async fn approve(app: &App, passkey: &SoftPasskey, person: &str, order: &str) {
+pub(super) async fn approve(app: &App, passkey: &SoftPasskey, person: &str, order: &str) {
     let text = document(app, person, order, Choice::Approve).await;
     let assertion = passkey.sign(&decision_digest(&text), Odd::default());
     assert_eq!(decide(app, order, &text, &assertion).await, (200, String::new()));

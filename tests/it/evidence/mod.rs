@@ -1,9 +1,11 @@
 //! Evidence: what a desk gives, what both verifiers say of it, and of what was tampered with.
 
+mod agreed;
 mod any;
 mod command;
 mod desk;
 mod good;
+mod people;
 mod root;
 mod tampered;
 mod vectors;
@@ -43,8 +45,13 @@ const RULES: &str = "[[rule]]\nid = \"two\"\ncurrency = \"USD\"\namount_at_least
 
 /// A desk that counts only keys of the root's, whose public half is in `folder`.
 fn rooted(folder: &Folder) -> Wishes {
+    ruled(folder, policy(RULES))
+}
+
+/// The same under another policy.
+fn ruled(folder: &Folder, policy: String) -> Wishes {
     let file = folder.write("root.pub.pem", &root().public().to_pem().unwrap());
-    let wishes = Wishes::default().patient().policy(policy(RULES));
+    let wishes = Wishes::default().patient().policy(policy);
     wishes.config(move |config| config.registry.root_public_key_file.clone_from(&file))
 }
 

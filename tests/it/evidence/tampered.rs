@@ -15,7 +15,7 @@ use super::vectors::Vector;
 use super::{json, noter, root};
 
 /// A bundle with a change.
-fn edit(text: &str, change: impl FnOnce(&mut Value)) -> String {
+pub(super) fn edit(text: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut bundle = json(text);
     change(&mut bundle);
     assert_ne!(bundle, json(text), "nothing was changed");
@@ -23,30 +23,30 @@ fn edit(text: &str, change: impl FnOnce(&mut Value)) -> String {
 }
 
 /// Changes a document that a member holds as text, and writes it in canonical form again.
-fn rewrite(member: &mut Value, change: impl FnOnce(&mut Value)) {
+pub(super) fn rewrite(member: &mut Value, change: impl FnOnce(&mut Value)) {
     let mut document = json(member.as_str().unwrap());
     change(&mut document);
     *member = json!(jcs(&document).unwrap());
 }
 
-fn text(value: &Value) -> &str {
+pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap()
 }
 
 /// Changes P, and all that anybody can put right after it.
-fn payment(bundle: &mut Value, change: impl FnOnce(&mut Value)) {
+pub(super) fn payment(bundle: &mut Value, change: impl FnOnce(&mut Value)) {
     rewrite(&mut bundle["payment"]["document"], change);
     bundle["payment"]["digest"] = json!(payment_digest(text(&bundle["payment"]["document"])));
 }
 
 /// Changes a D, and all that anybody can put right after it.
-fn decision(bundle: &mut Value, at: usize, change: impl FnOnce(&mut Value)) {
+pub(super) fn decision(bundle: &mut Value, at: usize, change: impl FnOnce(&mut Value)) {
     rewrite(&mut bundle["decisions"][at]["document"], change);
     bundle["decisions"][at]["digest"] = json!(decision_digest(text(&bundle["decisions"][at]["document"])));
 }
 
 /// Signs a decision with a key of one's own under the name it has.
-fn sign(bundle: &mut Value, at: usize, key: &SigningKey) {
+pub(super) fn sign(bundle: &mut Value, at: usize, key: &SigningKey) {
     let decided = &bundle["decisions"][at];
     let jws = sign_detached(key, text(&decided["key_id"]), text(&decided["document"])).unwrap();
     bundle["decisions"][at]["proof"] = json!({"type": "jws", "value": jws});
@@ -70,7 +70,7 @@ fn place(bundle: &Value, event: &str) -> (usize, usize) {
     (at, item)
 }
 
-fn item<'a>(bundle: &'a mut Value, event: &str) -> &'a mut Value {
+pub(super) fn item<'a>(bundle: &'a mut Value, event: &str) -> &'a mut Value {
     let (at, item) = place(bundle, event);
     &mut bundle["audit"][at]["items"][item]
 }
@@ -101,7 +101,7 @@ fn stranger() -> SigningKey {
 }
 
 /// `finance-1`'s own key: a signer who is in on it.
-fn insider() -> SigningKey {
+pub(super) fn insider() -> SigningKey {
     SigningKey::from_seed(&[1; 32])
 }
 

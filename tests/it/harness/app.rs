@@ -24,7 +24,6 @@ use countersign::config::Config;
 use countersign::domain::{Payment, Role};
 use countersign::http::auth::{Grant, Mint};
 use countersign::journal::ports::RailPort;
-use countersign::journal::verify::verify_audit;
 use countersign::journal::{Journal, Rules, Setup};
 use countersign::proof::{SigningKey, key_id_of, sign_detached};
 use countersign::sandbox::Sandbox;
@@ -565,11 +564,6 @@ impl App {
             strangers: self.did.others_at_the_peers,
             rewound: self.did.rewind,
         }
-    }
-
-    /// Holds that the default tenant's audit is whole.
-    pub(crate) async fn whole(&self) {
-        assert_eq!(verify_audit(self.db.store(), "default", None, &mut |_, _| {}).await.unwrap().breaks, []);
     }
 
     /// Ends the test: everything that must hold after any history is checked.

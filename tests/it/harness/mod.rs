@@ -19,5 +19,6 @@ pub(crate) mod recorder;
 pub(crate) mod rpc;
 pub(crate) mod scripted;
 pub(crate) mod sink;
+pub(crate) mod whole;
 pub(crate) mod wire;
 pub(crate) mod wishes;
