@@ -18,7 +18,7 @@ use super::wire::{
 };
 use crate::ambient::{Clock, Entropy};
 use crate::config::{Config, ConfigFault, is_web, ms};
-use crate::domain::Timestamp;
+use crate::domain::{SignerId, Timestamp};
 use crate::journal::ports::{
     Answer, Arrival, Cause, KeptDecision, Notified, Outcome, PresencePort, Receipt, Recorded, Registered, Registration,
     SignLink, SignerPort, SignerStatus, Trouble, Verdicts,
@@ -155,6 +155,11 @@ impl SignerPort for SignerClient {
 
     fn prepare_notify(&self, round: i64, number: i64, signers: &[String]) -> String {
         serde_json::to_string(&NotifyBody { round, notification: number, signers }).unwrap_or_default()
+    }
+
+    fn asked_in(&self, body: &str) -> Vec<SignerId> {
+        let asked = serde_json::from_str::<AskedNotify>(body).map(|asked| asked.signers).unwrap_or_default();
+        asked.iter().filter_map(|signer| signer.parse().ok()).collect()
     }
 
     fn prepare_close(&self, round: i64, reason: &str) -> String {

@@ -47,6 +47,7 @@ pub(super) struct AskedRegister {
 #[derive(Deserialize)]
 pub(super) struct AskedNotify {
     pub(super) notification: i64,
+    pub(super) signers: Vec<String>,
 }
 
 /// A payment as the signer service names it.

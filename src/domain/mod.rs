@@ -36,10 +36,11 @@ pub use policy::{
 };
 pub use principal::{Principal, Role};
 pub use quorum::{
-    Cast, Progress, Standing, Turn, Vote, cast, enough, evaluate, is_barred, is_requester, lost, progress, wants,
+    Cast, Progress, Standing, Turn, Vote, cast, enough, evaluate, is_barred, is_requester, lost, opened_at, progress,
+    wants, wants_own,
 };
 pub use refusal::{Code, Entry, PaymentRef, Refusal};
-pub use reminders::Reminders;
+pub use reminders::{Asking, Reminders};
 pub use text::{Account, Memo, PartyName, Reason};
 pub use time::Timestamp;
 pub use transition::{Applied, Asker, Effect, Event, Finding, Moment, Reach, SignerTrouble, Timing, apply};

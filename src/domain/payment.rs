@@ -6,8 +6,9 @@ use super::attention::Attention;
 use super::id::{AgentId, OrderId, PaymentId, SignerId, TenantId};
 use super::money::Money;
 use super::policy::{ApprovalPolicy, Facts};
-use super::quorum::{Vote, enough, wants};
+use super::quorum::{Vote, enough, wants, wants_own};
 use super::refusal::PaymentRef;
+use super::reminders::Asking;
 use super::text::{Account, Memo, PartyName};
 use super::time::Timestamp;
 
@@ -321,18 +322,25 @@ impl Payment {
     }
 
     /// Whom to reach at `now`, after those who have `decided`: the agent's wish where the policy allows it and it names
-    /// enough people, else, or when the wish has had its time (`widened`), everyone whose approval is still wanted; deputies
-    /// beside those they stand in for. Never the requester, nor whom the payee's account belongs to.
-    pub fn asked(&self, decided: &[Vote], now: Timestamp, widened: bool) -> Vec<String> {
+    /// enough people, else, or when the wish has had its time, everyone whose approval is still wanted. Deputies beside those
+    /// they stand in for when it is their turn; before that if they are named, or if without them it would not be enough.
+    /// Never the requester, nor whom the payee's account belongs to.
+    pub fn asked(&self, decided: &[Vote], now: Timestamp, asking: Asking) -> Vec<String> {
         let Terms { policy, .. } = &self.terms;
+        let enough = |signers: &[SignerId]| enough(policy, &self.terms, decided, signers, now);
         let wanted = |signer: &SignerId| wants(policy, &self.terms, decided, signer, now);
         let left: Vec<SignerId> = policy.signers().iter().filter_map(|name| name.parse().ok()).filter(wanted).collect();
         let wished: Vec<SignerId> = self.terms.wish.iter().filter(|signer| left.contains(signer)).cloned().collect();
-        let asked = if !widened && enough(policy, &self.terms, decided, &wished, now) {
-            let beside = left.iter().filter(|signer| !wished.contains(signer) && self.stands_in(signer, &wished, now));
+        let asked = if !asking.widened && enough(&wished) {
+            let beside = left
+                .iter()
+                .filter(|signer| asking.deputies && !wished.contains(signer) && self.stands_in(signer, &wished, now));
             wished.iter().chain(beside).cloned().collect()
         } else {
-            left
+            let own =
+                |signer: &&SignerId| wished.contains(signer) || wants_own(policy, &self.terms, decided, signer, now);
+            let own: Vec<SignerId> = left.iter().filter(own).cloned().collect();
+            if !asking.deputies && enough(&own) { own } else { left }
         };
         asked.iter().map(ToString::to_string).collect()
     }

@@ -13,6 +13,15 @@ const MOST: usize = 8;
 /// What a reminder may be late by, so that those of many payments spread out: a tenth of its wait, at most this.
 const MOST_JITTER: Duration = Duration::from_mins(5);
 
+/// How far those who are asked reach beyond whom the agent or an operator named, and beyond people's own places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Asking {
+    /// Everybody who may decide, and not only those named.
+    pub widened: bool,
+    /// Deputies, too.
+    pub deputies: bool,
+}
+
 /// The plan of reminders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reminders {
@@ -45,6 +54,11 @@ impl Reminders {
     /// Whether everybody who may decide is asked by now.
     pub fn widened(&self, terms: &Terms, now: Timestamp) -> bool {
         at_part(terms, self.widen_at).is_some_and(|at| at <= now)
+    }
+
+    /// Whether people who were first asked at `since` have been left alone until the first reminder.
+    pub fn had_their_time(&self, terms: &Terms, since: Timestamp, now: Timestamp) -> bool {
+        self.next(terms, since, since, 0).is_some_and(|first| first <= now)
     }
 
     /// When the next reminder is due after `now`, for people who were first asked at `since`; never after the

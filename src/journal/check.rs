@@ -2,7 +2,7 @@
 
 use super::attempt::{signer_refusal, signer_trouble};
 use super::decide::{Decision, Source};
-use super::ports::{Answer, Cause, KeptDecision, Receipt, SignLink, SignerStatus, Trouble};
+use super::ports::{Answer, Cause, KeptDecision, SignLink, SignerStatus, Trouble};
 use super::reach::with_receipts;
 use super::reading::is_open;
 use super::told::DECISIONS;
@@ -117,10 +117,10 @@ impl Journal {
         Ok(applied.payment)
     }
 
-    /// Takes in that the last notification, which the service had taken, has reached nobody.
+    /// Takes in that the last notification, which the service had taken, has not reached enough people.
     async fn missed_after_all(&self, payment: Payment, status: &SignerStatus) -> Result<Payment, Refusal> {
         let number = payment.notice.settled;
-        if status.round != payment.round || !Receipt::all_missed(&status.receipts, number) {
+        if self.short_of(&payment, status).await?.is_empty() {
             return Ok(payment);
         }
         let mut tx = self.store.begin().await?;

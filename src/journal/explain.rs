@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::ports::{Arrival, Cause, Receipt};
 use super::reading::is_open;
 use super::{Journal, Selector};
-use crate::domain::{Attention, Payment, Phase, Principal, Refusal, Stage, Status, Timestamp, next_wake};
+use crate::domain::{Attention, Payment, Phase, Principal, Refusal, SignerId, Stage, Status, Timestamp, next_wake};
 use crate::store::EffectKind;
 
 /// One check.
@@ -70,7 +70,7 @@ impl Journal {
             findings.push(self.receipt(&payment).await?);
             // What is parked may be so because of what the service says of it.
             if has_it && parking.is_none() {
-                findings.extend(self.people(&payment).await);
+                findings.extend(self.people(&payment).await?);
             }
             if has_it {
                 findings.push(self.link(&payment).await);
@@ -169,10 +169,22 @@ impl Journal {
     }
 
     /// What became of the last message to each person, and who looked: from here on it is a person's time that passes.
-    async fn people(&self, payment: &Payment) -> Option<Finding> {
-        let status = self.signer.status(&payment.notice.signer_ref).await.ok()?;
+    async fn people(&self, payment: &Payment) -> Result<Option<Finding>, Refusal> {
+        let Ok(status) = self.signer.status(&payment.notice.signer_ref).await else { return Ok(None) };
         if status.receipts.is_empty() {
-            return None;
+            return Ok(None);
+        }
+        let each = status.receipts.iter().map(told).collect::<Vec<_>>().join("; ");
+        let short = self.short_of(payment, &status).await?;
+        if !short.is_empty() {
+            let why = |(signer, reason): &(SignerId, String)| match reason.as_str() {
+                "" => signer.to_string(),
+                _ => format!("{signer} ({reason})"),
+            };
+            let missed: Vec<String> = short.iter().map(why).collect();
+            let found = format!("not enough of them can be reached: not {}. {each}", missed.join(", not "));
+            let next = "reach them another way; an operator may resend_notification or reassign_signer";
+            return Ok(Some(finding("people", false, found, next)));
         }
         let has = |wanted: Arrival| status.receipts.iter().any(|receipt| receipt.outcome == wanted);
         let note = match (has(Arrival::Viewed), has(Arrival::Delivered), has(Arrival::Deferred)) {
@@ -181,10 +193,7 @@ impl Journal {
             (false, false, true) => "; put off on purpose, by quiet hours or to be told with others: not a fault",
             (false, false, false) => "",
         };
-        let each: Vec<String> = status.receipts.iter().map(told).collect();
-        let good = !Receipt::all_missed(&status.receipts, payment.notice.settled);
-        let next = "reach the signer another way; an operator may resend_notification or reassign_signer";
-        Some(finding("people", good, each.join("; ") + note, next))
+        Ok(Some(finding("people", true, each + note, "")))
     }
 
     /// Whether a link to the sign page can be had, and how long it lasts. Those that were passed on are the signer

@@ -16,6 +16,7 @@
 //! To add an effect: a kind in `store::effects`, a `prepare_*` and a call in the port, an event in
 //! `domain::transition`, and one function beside those in `reach.rs`.
 
+mod asking;
 mod attempt;
 mod audit;
 mod budget;

@@ -14,7 +14,7 @@ pub use super::outbox::Posting;
 pub use super::receipt::{Arrival, Receipt};
 pub use super::recorded::Recorded;
 pub use super::told::{Elsewhere, Judged, Verdicts};
-use crate::domain::{Money, Timestamp};
+use crate::domain::{Money, SignerId, Timestamp};
 use crate::proof::{Challenge, Proof};
 
 /// Why the other side did not do what was asked, or why we can't tell.
@@ -144,8 +144,8 @@ pub struct Registered {
 /// How an attempt to reach the signers ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notified {
-    /// `None` when at least one channel accepted the message for enough signers; else why the people can't be
-    /// reached, by a stable word of the service's, such as `offline`.
+    /// `None` when a channel accepted the message for somebody, or may still; else why the people can't be reached, by a
+    /// stable word of the service's, such as `offline`.
     pub unreachable: Option<String>,
     /// What became of it for each signer, as the service tells it; proves nothing.
     pub receipts: Vec<Receipt>,
@@ -197,6 +197,8 @@ pub trait SignerPort: Send + Sync + fmt::Debug {
     fn prepare_register(&self, registration: &Registration) -> String;
     /// The exact body of a notification: its number and whom to reach.
     fn prepare_notify(&self, round: i64, number: i64, signers: &[String]) -> String;
+    /// Whom a notification of that body asks.
+    fn asked_in(&self, body: &str) -> Vec<SignerId>;
     /// The exact body of a closing: in which round no more decisions are wanted, and why.
     fn prepare_close(&self, round: i64, reason: &str) -> String;
 

@@ -1,16 +1,14 @@
 //! Reaching the signers: register once a round, notify by number, give up into a person's hands.
 
+use super::asking::{Whom, notify_key};
 use super::attempt::{Intent, Settlement, signer_refusal, signer_trouble, verdict};
 use super::ports::{Cause, Notified, Outcome, Receipt, Registered, Registration};
 use super::reading::{challenge_of, is_open};
 use super::recorded::Started;
-use super::votes::votes;
 use super::{Act, Journal, Selector, again, lost_race};
 use crate::crash::{self, Point};
-use crate::domain::{
-    Asker, Code, Event, Payment, Principal, Reach, Refusal, SignerTrouble, Standing, Timestamp, evaluate,
-};
-use crate::store::{EffectKind, EffectState, Lease, Tx};
+use crate::domain::{Asker, Code, Event, Payment, Principal, Reach, Refusal, SignerTrouble};
+use crate::store::{EffectKind, EffectState, Lease};
 
 /// What a request to reach the signers came to.
 #[derive(Debug, Clone)]
@@ -85,28 +83,26 @@ impl Journal {
         let started = Started::now(&self.clock);
         let mut tx = self.store.begin().await?;
         let payment = self.under_lease(&mut tx, lease).await?;
-        let decided = votes(&tx.decisions(payment.terms.payment_id.as_str(), payment.round).await?);
-        let level = match evaluate(&payment.terms.policy, &payment.terms, &decided) {
-            Standing::Pending { level, .. } => level,
-            Standing::Complete { .. } | Standing::Rejected => 0,
-        };
         let number = payment.notice.settled.saturating_add(1);
-        let since = self.asked_since(&mut tx, &payment, level).await?;
-        let widened = self.rules.timing.reminders.widened(&payment.terms, tx.now());
-        let key =
-            format!("{}:{}:r{}:n{number}", payment.terms.payment_id, EffectKind::SignerNotify.as_str(), payment.round);
+        let Whom { signers, since } = self.whom(&mut tx, &payment).await?;
         let intent = Intent {
             kind: EffectKind::SignerNotify,
-            key,
+            key: notify_key(&payment, number),
             target: payment.notice.signer_ref.clone(),
-            body: self.signer.prepare_notify(payment.round, number, &payment.asked(&decided, tx.now(), widened)),
+            body: self.signer.prepare_notify(payment.round, number, &signers),
         };
         let (payment, recorded) = self.record(tx, started, &payment, vec![Event::NotifyStarted], intent).await?;
         let outcome = self.signer.notify(&recorded).await;
         let (state, words) = verdict(&outcome);
         let (reach, outcome) = match outcome {
             Outcome::Done(Notified { unreachable: None, receipts }) => {
-                let reach = if Receipt::none_arrived_yet(&receipts) { Reach::UnderWay } else { Reach::Reached };
+                // Whom an earlier attempt at it asked, it asks again.
+                let asked = self.signer.asked_in(recorded.body());
+                let reach = self.reach_of(&payment, number, &asked, &receipts).await?;
+                let levels = &payment.terms.policy.levels;
+                let deputies = asked.iter().any(|signer| !levels.iter().any(|level| level.has(signer.as_str())));
+                let words = if reach == Reach::Unreachable { "not enough reached".to_owned() } else { words };
+                let words = if deputies { format!("{words}; deputies asked") } else { words };
                 (reach, and_receipts(words, &receipts))
             }
             Outcome::Done(Notified { unreachable: Some(reason), receipts }) => {
@@ -131,14 +127,6 @@ impl Journal {
         let payment = self.settle(payment.terms.payment_id.as_str(), settlement).await?;
         let trouble = trouble.map(|trouble| signer_refusal(trouble, &payment));
         Ok(Reaching { payment, trouble })
-    }
-
-    /// Since when the people of the open level are asked: since the vote that opened it, or since the round began.
-    async fn asked_since(&self, tx: &mut Tx, payment: &Payment, level: usize) -> Result<Timestamp, Refusal> {
-        let payment_id = payment.terms.payment_id.as_str();
-        let opened = if level > 0 { tx.last_counted_at(payment_id, payment.round).await? } else { None };
-        let begun = tx.challenges(payment_id, payment.round).await?.first().map(|challenge| challenge.issued_at);
-        Ok(opened.or(begun).map_or(payment.terms.created_at, Timestamp::from_micros))
     }
 
     /// Makes the payment's round known to the signer service, once.

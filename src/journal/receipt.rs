@@ -48,6 +48,14 @@ impl Arrival {
         }
     }
 
+    /// Whether the person has it.
+    pub const fn has_arrived(self) -> bool {
+        match self {
+            Self::Delivered | Self::Viewed => true,
+            Self::Pending | Self::Deferred | Self::Unreachable => false,
+        }
+    }
+
     /// What the contract's word means.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Pending, Self::Deferred, Self::Delivered, Self::Unreachable, Self::Viewed]
@@ -57,16 +65,12 @@ impl Arrival {
 }
 
 impl Receipt {
-    /// Whether something is on its way or put off, and nothing has arrived.
-    pub fn none_arrived_yet(receipts: &[Self]) -> bool {
-        let any = |wanted: &[Arrival]| receipts.iter().any(|receipt| wanted.contains(&receipt.outcome));
-        any(&[Arrival::Pending, Arrival::Deferred]) && !any(&[Arrival::Delivered, Arrival::Viewed])
-    }
-
-    /// Whether notification `number` has reached nobody, and will not any more.
-    pub fn all_missed(receipts: &[Self], number: i64) -> bool {
-        let mut of_it = receipts.iter().filter(|receipt| receipt.notification == number).peekable();
-        of_it.peek().is_some() && of_it.all(|receipt| receipt.outcome == Arrival::Unreachable)
+    /// What notification `number` came to for `signer`, on whichever of their channels it came furthest.
+    pub fn best<'a>(receipts: &'a [Self], number: i64, signer: &SignerId) -> Option<&'a Self> {
+        let theirs = receipts
+            .iter()
+            .filter(|receipt| receipt.signer.as_ref() == Some(signer) && [0, number].contains(&receipt.notification));
+        theirs.max_by_key(|receipt| (receipt.outcome.has_arrived(), receipt.outcome != Arrival::Unreachable))
     }
 }
 

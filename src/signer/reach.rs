@@ -35,11 +35,12 @@ struct Carried {
 }
 
 /// What is done with messages that are due.
-enum Plan {
-    /// They leave, these together in each letter.
-    Leave(Vec<Vec<Message>>),
-    /// They wait.
-    Hold(Vec<Message>, Timestamp, &'static str),
+#[derive(Default)]
+struct Plan {
+    /// They leave now, these together in each letter.
+    letters: Vec<Vec<Message>>,
+    /// They wait, until then and for that.
+    held: Vec<(Message, Timestamp, &'static str)>,
 }
 
 /// Carries messages until `stop`; each person's on their own.
@@ -118,19 +119,13 @@ async fn gather(desk: &Desk, signer: &str) -> Result<Vec<Carried>, StoreFault> {
         // What was begun goes on: another channel is no second message.
         let plan = match (place, contact) {
             (0, Some(contact)) => plan(desk, &mut session, contact, &payments, messages, now).await?,
-            _ => Plan::Leave(vec![messages]),
+            _ => Plan { letters: vec![messages], ..Plan::default() },
         };
-        match plan {
-            Plan::Hold(held, until, why) => {
-                for message in held {
-                    session.put_message(&message, "held", why, until, now).await?;
-                }
-            }
-            Plan::Leave(letters) => {
-                for messages in letters {
-                    carried.extend(begin(desk, &mut session, &payments, messages, place, now).await?);
-                }
-            }
+        for (message, until, why) in plan.held {
+            session.put_message(&message, "held", why, until, now).await?;
+        }
+        for messages in plan.letters {
+            carried.extend(begin(desk, &mut session, &payments, messages, place, now).await?);
         }
     }
     session.commit().await?;
@@ -178,27 +173,46 @@ async fn plan(
     messages: Vec<Message>,
     now: Timestamp,
 ) -> Result<Plan, StoreFault> {
-    let Some(first) = messages.first() else { return Ok(Plan::Leave(Vec::new())) };
+    let mut plan = Plan::default();
+    let mut leaving = messages;
     if let Some(until) = contact.hours.quiet_until(now) {
-        // Held until it can no longer be decided, it would never be told at all.
-        let in_time = |message: &Message| payments.get(&message.payment_id).is_some_and(|it| it.expires_at() > until);
-        if messages.iter().all(in_time) {
-            return Ok(Plan::Hold(messages, until, "quiet_hours"));
-        }
+        leaving = plan.hold(leaving, payments, until, "quiet_hours");
     }
+    let Some(first) = leaving.first() else { return Ok(plan) };
     let digest = desk.reaching.digest;
     let begun = session.letters_since(&first.signer_id, now.minus(digest.within)).await?;
     let most = usize::try_from(digest.most).unwrap_or(usize::MAX);
     let room = most.saturating_sub(begun.len());
-    if messages.len() <= room {
-        return Ok(Plan::Leave(messages.into_iter().map(|message| vec![message]).collect()));
+    if leaving.len() <= room {
+        plan.letters = leaving.into_iter().map(|message| vec![message]).collect();
+        return Ok(plan);
     }
-    if room > 0 {
-        return Ok(Plan::Leave(vec![messages]));
+    if room == 0 {
+        // The window has room again when the oldest of the letters that fill it leaves it.
+        let oldest = begun.get(begun.len().saturating_sub(most)).copied().unwrap_or_default();
+        leaving = plan.hold(leaving, payments, Timestamp::from_micros(oldest).plus(digest.within), "digest");
     }
-    // The window has room again when the oldest of the letters that fill it leaves it.
-    let oldest = begun.get(begun.len().saturating_sub(most)).copied().unwrap_or_default();
-    Ok(Plan::Hold(messages, Timestamp::from_micros(oldest).plus(digest.within), "digest"))
+    if !leaving.is_empty() {
+        plan.letters = vec![leaving];
+    }
+    Ok(plan)
+}
+
+impl Plan {
+    /// Holds what can wait until then, and gives back what can't: held until it can no longer be decided, it would never
+    /// be told at all.
+    fn hold(
+        &mut self,
+        messages: Vec<Message>,
+        payments: &HashMap<String, KeptPayment>,
+        until: Timestamp,
+        why: &'static str,
+    ) -> Vec<Message> {
+        let in_time = |message: &Message| payments.get(&message.payment_id).is_some_and(|it| it.expires_at() > until);
+        let (held, urgent): (Vec<_>, Vec<_>) = messages.into_iter().partition(in_time);
+        self.held.extend(held.into_iter().map(|message| (message, until, why)));
+        urgent
+    }
 }
 
 /// Writes a letter and the attempt at it down; `None` when none of its messages is left to send.

@@ -122,13 +122,6 @@ impl Session {
             .bind(payment_id).bind(round).fetch_all(conn).await)?)
     }
 
-    /// When the last decision was given that counts in a round.
-    pub async fn last_counted_at(&mut self, payment_id: &str, round: i64) -> Result<Option<i64>, StoreFault> {
-        Ok(on!(self, conn => sqlx::query_scalar(
-            "SELECT MAX(decided_at) FROM decisions WHERE payment_id = $1 AND round = $2 AND payment_version > 0")
-            .bind(payment_id).bind(round).fetch_one(conn).await)?)
-    }
-
     /// A signer's keys.
     pub async fn pinned_keys(&mut self, tenant: &str, signer_id: &str) -> Result<Vec<PinnedKey>, StoreFault> {
         Ok(on!(self, conn => sqlx::query_as(PINNED_OF_SIGNER)

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use countersign::domain::{
-    Asker, Attention, Choice, Code, Event, ExecutionStep, Finding, Payment, Phase, Reach, SignerTrouble, Standing,
-    Status, Timing, Vote, apply, execution_step, may_resend, next_wake,
+    Asker, Asking, Attention, Choice, Code, Event, ExecutionStep, Finding, Payment, Phase, Reach, SignerTrouble,
+    Standing, Status, Timing, Vote, apply, execution_step, may_resend, next_wake,
 };
 
 use crate::harness::payments::{
@@ -548,21 +548,21 @@ fn a_held_payment_rests_until_a_person_acts() {
 #[test]
 fn the_agents_wish_is_followed_only_where_the_policy_allows_it() {
     let mut it = created();
-    assert_eq!(it.asked(&[], NOW, false), ["ana", "ben", "cem"]);
+    assert_eq!(it.asked(&[], NOW, Asking::default()), ["ana", "ben", "cem"]);
     it.terms.wish = vec!["ben".parse().unwrap(), "mallory".parse().unwrap()];
     assert_eq!(
-        it.asked(&[], NOW, false),
+        it.asked(&[], NOW, Asking::default()),
         ["ana", "ben", "cem"],
         "two are needed, and one of those wished for may decide"
     );
     let one = [Vote { signer: "cem".parse().unwrap(), choice: Choice::Approve, key: "k1".to_owned(), at: NOW }];
-    assert_eq!(it.asked(&one, NOW, false), ["ben"], "one more is enough");
+    assert_eq!(it.asked(&one, NOW, Asking::default()), ["ben"], "one more is enough");
     it.terms.principal = "ben".to_owned();
-    assert_eq!(it.asked(&one, NOW, false), ["ana"], "nor the one it acts for");
-    assert_eq!(it.asked(&[], NOW, false), ["ana", "cem"]);
+    assert_eq!(it.asked(&one, NOW, Asking::default()), ["ana"], "nor the one it acts for");
+    assert_eq!(it.asked(&[], NOW, Asking::default()), ["ana", "cem"]);
     it.terms.principal = "olivia".to_owned();
     it.terms.wish = vec!["mallory".parse().unwrap()];
-    assert_eq!(it.asked(&[], NOW, false), ["ana", "ben", "cem"], "an agent can't pick its accomplice");
+    assert_eq!(it.asked(&[], NOW, Asking::default()), ["ana", "ben", "cem"], "an agent can't pick its accomplice");
 }
 
 #[test]

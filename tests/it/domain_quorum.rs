@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use countersign::domain::{
-    Answer, ApprovalPolicy, Cast, Choice, Deputy, Level, Standing, Terms, Timestamp, Turn, Vote, cast, enough,
-    evaluate, is_barred, is_requester, lost, progress, wants,
+    Answer, ApprovalPolicy, Asking, Cast, Choice, Deputy, Level, Payment, Standing, Terms, Timestamp, Turn, Vote, cast,
+    enough, evaluate, is_barred, is_requester, lost, opened_at, progress, wants,
 };
 use countersign::proof::{b64url, jcs, tagged_digest};
 use proptest::prelude::*;
@@ -97,11 +97,11 @@ fn who_adds_nothing_is_not_asked_and_may_still_say_no() {
     assert!(!wanted(&["ana", "lea"], "ben"), "nothing is left");
     let mut it = created();
     it.terms.policy = policy;
-    assert_eq!(it.asked(&votes(&["ana"]), NOW, false), ["lea"]);
+    assert_eq!(it.asked(&votes(&["ana"]), NOW, Asking::default()), ["lea"]);
     it.terms.wish = vec!["ben".parse().unwrap(), "lea".parse().unwrap()];
-    assert_eq!(it.asked(&[], NOW, false), ["ben", "lea"], "a wish that completes the level");
+    assert_eq!(it.asked(&[], NOW, Asking::default()), ["ben", "lea"], "a wish that completes the level");
     it.terms.wish = vec!["ben".parse().unwrap()];
-    assert_eq!(it.asked(&[], NOW, false), ["ana", "ben", "lea"], "and one that does not");
+    assert_eq!(it.asked(&[], NOW, Asking::default()), ["ana", "ben", "lea"], "and one that does not");
     let two: Vec<_> = ["ana", "ben"].map(|name| name.parse().unwrap()).into();
     assert!(!enough(&it.terms.policy, &terms(), &[], &two, NOW), "two of one group are not one of each");
 }
@@ -116,7 +116,7 @@ fn an_approval_that_would_leave_a_later_level_without_people_waits_for_that_leve
     assert_eq!(judged(&policy, &["ben", "ana"]), complete(2));
     let mut it = created();
     it.terms.policy = policy;
-    assert_eq!(it.asked(&[], NOW, false), ["ben"]);
+    assert_eq!(it.asked(&[], NOW, Asking::default()), ["ben"]);
     // By another account of theirs as well, which the later level does not know.
     let levels = vec![level(1, "finance", &["ana", "ben"]), level(1, "board", &["ana-admin"])];
     let known = with_persons(ApprovalPolicy { levels, ..quorum_of(1, &["ana"]) }, &[("j.doe", &["ana", "ana-admin"])]);
@@ -125,7 +125,7 @@ fn an_approval_that_would_leave_a_later_level_without_people_waits_for_that_leve
     // Only who asks makes it so: all others were enough.
     let levels = vec![level(1, "finance", &["ana", "ben"]), level(1, "board", &["ana", "olivia"])];
     it.terms.policy = ApprovalPolicy { levels, ..quorum_of(1, &["ana"]) };
-    assert_eq!(it.asked(&[], NOW, false), ["ben"]);
+    assert_eq!(it.asked(&[], NOW, Asking::default()), ["ben"]);
 }
 
 #[test]
@@ -269,15 +269,53 @@ fn a_deputys_time_is_judged_by_when_the_decision_was_taken_in() {
         assert_eq!(standing, if counts { Standing::Rejected } else { pending(0) }, "{at:?}");
         let mut it = created();
         it.terms.policy = policy.clone();
-        assert_eq!(it.asked(&[], at, false), if counts { vec!["ana", "zoe"] } else { vec!["ana"] }, "{at:?}");
-        it.terms.wish = vec!["ana".parse().unwrap()];
-        assert_eq!(it.asked(&[], at, false), if counts { vec!["ana", "zoe"] } else { vec!["ana"] }, "{at:?}");
+        let too = Asking { widened: false, deputies: true };
+        let asked = |it: &Payment, asking| it.asked(&[], at, asking);
+        for wish in [vec![], vec!["ana".parse().unwrap()]] {
+            it.terms.wish = wish;
+            assert_eq!(asked(&it, too), if counts { vec!["ana", "zoe"] } else { vec!["ana"] }, "{at:?}");
+            assert_eq!(asked(&it, Asking::default()), ["ana"], "{at:?}");
+        }
+        it.terms.wish = vec!["zoe".parse().unwrap()];
+        assert_eq!(asked(&it, Asking::default()), if counts { ["zoe"] } else { ["ana"] }, "{at:?}");
     }
     for (from, until) in [("", "x"), ("2026-01-01", "2027-01-01"), ("x", "9999-12-31T00:00:00Z")] {
         let unreadable = Deputy { from: from.to_owned(), until: until.to_owned(), ..deputy_now("ana", "zoe") };
         assert!(!unreadable.is_in_force(NOW), "{from} {until}");
     }
     assert!(policy.has_voice(&"ana".parse().unwrap(), CREATED_AT), "who is in the group always");
+}
+
+#[test]
+fn deputies_are_asked_before_their_turn_where_the_others_are_not_enough() {
+    let levels = vec![level(1, "finance", &["xia", "yan"]), level(2, "board", &["ana", "dora"])];
+    let deputies = vec![deputy_now("xia", "ana"), deputy_now("ana", "zoe"), deputy_now("dora", "zoe")];
+    let mut it = created();
+    it.terms.policy = ApprovalPolicy { levels, deputies, ..quorum_of(1, &["ana"]) };
+    assert_eq!(it.asked(&[], NOW, Asking::default()), ["xia", "yan"], "ana has no place of her own there");
+    assert_eq!(it.asked(&[], NOW, Asking { deputies: true, widened: false }), ["ana", "xia", "yan"]);
+    assert_eq!(it.asked(&votes(&["yan"]), NOW, Asking::default()), ["ana", "dora"]);
+    assert_eq!(it.asked(&votes(&["ana"]), NOW, Asking::default()), ["dora", "zoe"], "ana has given her word for xia");
+    let opened = |words: &[&str]| opened_at(&it.terms.policy, &it.terms, &votes(words));
+    assert_eq!((opened(&[]), opened(&["yan"]), opened(&["yan", "dora"])), (None, Some(NOW), Some(NOW)));
+    let dora = Vote { at: NOW.plus_micros(HOUR), ..vote("dora") };
+    let both = [vote("yan"), dora];
+    assert_eq!(opened_at(&it.terms.policy, &it.terms, &both), Some(NOW), "by the vote that opened it");
+}
+
+#[test]
+fn those_who_are_needed_later_are_not_enough_now() {
+    let levels = vec![level(2, "finance", &["ana", "ben", "cem"]), level(1, "board", &["ana", "ben"])];
+    let policy = ApprovalPolicy { levels, ..quorum_of(1, &["ana"]) };
+    let are = |names: &[&str], words: &[&str]| {
+        let names: Vec<_> = names.iter().map(|name| name.parse().unwrap()).collect();
+        enough(&policy, &terms(), &votes(words), &names, NOW)
+    };
+    assert!(!are(&["ana", "ben"], &[]), "nobody would be left for the board");
+    assert!(are(&["ana", "ben", "cem"], &[]) && are(&["ben", "cem"], &[]) && !are(&["cem"], &[]));
+    assert!(are(&["cem"], &["ana"]) && !are(&["ben"], &["ana"]) && !are(&[], &["ana"]));
+    assert!(are(&["ben"], &["ana", "cem"]) && !are(&["cem"], &["ana", "cem"]) && !are(&["ana"], &["ana", "cem"]));
+    assert!(!are(&["ben"], &["ana", "cem", "ben"]) && !are(&["ben"], &["-ana"]), "nothing is left to decide");
 }
 
 #[test]

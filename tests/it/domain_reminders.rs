@@ -54,6 +54,14 @@ fn who_was_away_sends_one_and_not_all_that_were_missed() {
     assert_eq!(next(19), None);
     assert_eq!(next(30), None);
     assert!(!plan().widened(&wished(), at(12 * HOUR - 1)) && plan().widened(&wished(), at(12 * HOUR)));
+    let had = |minutes: i64| plan().had_their_time(&wished(), CREATED_AT, at(minutes * MINUTE));
+    assert!(!had(9) && had(10) && had(70) && had(24 * 60 + 1));
+    let later = |now| plan().had_their_time(&wished(), at(13 * HOUR), at(now));
+    assert!(!later(13 * HOUR + 9 * MINUTE) && later(13 * HOUR + 10 * MINUTE), "what was before is none of theirs");
+    let last = Reminders::new(&[], 0, 75).unwrap();
+    let had = |now| last.had_their_time(&wished(), CREATED_AT, at(now));
+    assert!(!had(18 * HOUR - 1) && had(18 * HOUR), "the last call is the first reminder there");
+    assert!(!Reminders::NONE.had_their_time(&wished(), CREATED_AT, EXPIRES_AT));
     assert_eq!(Reminders::NONE.next(&wished(), CREATED_AT, CREATED_AT, 7), None);
     assert!(!Reminders::NONE.widened(&wished(), EXPIRES_AT));
 }

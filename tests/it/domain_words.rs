@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use countersign::domain::{Attention, Choice, Code, Phase, Refusal, Schedule, Status, Vote};
+use countersign::domain::{Asking, Attention, Choice, Code, Phase, Refusal, Schedule, Status, Vote};
 
 use crate::harness::payments::{NOW, created};
 
@@ -78,6 +78,6 @@ fn a_refusal_says_its_code_and_how_long_to_wait() {
 fn who_has_decided_is_not_asked_again() {
     let voted =
         |name: &str| Vote { signer: name.parse().unwrap(), choice: Choice::Approve, key: "k1".to_owned(), at: NOW };
-    assert_eq!(created().asked(&[voted("cem")], NOW, false), ["ana", "ben"]);
-    assert_eq!(created().asked(&[voted("ana")], NOW, false), ["ben", "cem"]);
+    assert_eq!(created().asked(&[voted("cem")], NOW, Asking::default()), ["ana", "ben"]);
+    assert_eq!(created().asked(&[voted("ana")], NOW, Asking::default()), ["ben", "cem"]);
 }

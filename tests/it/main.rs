@@ -41,6 +41,7 @@ mod domain_transitions;
 mod domain_values;
 mod domain_votes;
 mod domain_words;
+mod escalation;
 mod evidence;
 mod field_bugs;
 mod field_bugs_money;

@@ -28,7 +28,7 @@ fn wishes(channels: Vec<(&str, ChannelSettings)>, order: &[(&str, &str)]) -> Wis
 }
 
 /// Found in the answer of `explain_payment`.
-async fn found(app: &App, order: &str, check: &str) -> String {
+pub(crate) async fn found(app: &App, order: &str, check: &str) -> String {
     let answer = app.call(&app.agent(), "explain_payment", json!({"order_id": order})).await;
     let checks = answer.body["checks"].as_array().unwrap();
     let row = checks.iter().find(|row| row["check"] == check).unwrap_or_else(|| panic!("no {check}: {}", answer.body));
@@ -42,7 +42,7 @@ fn mails(app: &App, server: &MailServer) -> Vec<Value> {
 }
 
 /// Waits in true time for what goes on in other processes.
-async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     for _ in 0..400 {
         if holds().await {
             return;

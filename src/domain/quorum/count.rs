@@ -6,6 +6,7 @@ use super::assign::{Claim, Seat, granted};
 use super::people::barred;
 use super::{Standing, Vote};
 use crate::domain::choice::Choice;
+use crate::domain::id::SignerId;
 use crate::domain::payment::Terms;
 use crate::domain::policy::{Answer, ApprovalPolicy, Level};
 use crate::domain::time::Timestamp;
@@ -17,6 +18,8 @@ pub(super) struct Count<'a> {
     terms: &'a Terms,
     /// The level that is open, from 0; one past the last when all are complete.
     level: usize,
+    /// When a vote opened it; `None` for the first.
+    opened: Option<Timestamp>,
     /// What the approvals at the levels that are complete could count for: which does may change with later ones.
     past: Vec<Claim<'a>>,
     /// The approvals given at the open level.
@@ -34,6 +37,7 @@ impl<'a> Count<'a> {
             policy,
             terms,
             level: 0,
+            opened: None,
             past: Vec::new(),
             here: Vec::new(),
             spent: BTreeSet::new(),
@@ -61,6 +65,7 @@ impl<'a> Count<'a> {
             self.past.extend(self.given());
             self.spent.extend(self.here.drain(..).map(|vote| self.policy.person(vote.signer.as_str())));
             self.level = self.level.saturating_add(1);
+            self.opened = Some(vote.at);
         }
     }
 
@@ -83,6 +88,11 @@ impl<'a> Count<'a> {
     /// The level that is open.
     pub(super) fn open(&self) -> Option<&'a Level> {
         self.policy.levels.get(self.level)
+    }
+
+    /// When a vote opened the open level; `None` for the first.
+    pub(super) fn opened(&self) -> Option<Timestamp> {
+        self.opened
     }
 
     /// The approvals that count: at the levels that are complete, and at the open one.
@@ -138,15 +148,20 @@ impl<'a> Count<'a> {
         in_it.map(|(group, _)| Claim { voter, place, account, seat: (level, group) }).collect()
     }
 
-    /// Whether those who have not spoken yet could still complete every level.
-    fn is_reachable(&self) -> bool {
+    /// Whether those who have not spoken yet could still complete every level: the open one, with `asked`, by these
+    /// alone at that time.
+    pub(super) fn is_reachable(&self, asked: Option<(&[SignerId], Timestamp)>) -> bool {
         let spoke: BTreeSet<&str> = self.here.iter().map(|vote| self.policy.person(vote.signer.as_str())).collect();
         let mut claims = [self.past.clone(), self.given()].concat();
         for account in self.policy.signers() {
             let levels = if spoke.contains(self.policy.person(account)) { 1 } else { usize::MAX };
-            for voice in self.policy.voices(account, None) {
-                for (at, _) in self.policy.levels.iter().enumerate().skip(self.level).take(levels) {
-                    claims.extend(self.claims(account, voice, at));
+            for (level, _) in self.policy.levels.iter().enumerate().skip(self.level).take(levels) {
+                let asked = asked.filter(|_| level == self.level);
+                if asked.is_some_and(|(signers, _)| !signers.iter().any(|signer| signer.as_str() == account)) {
+                    continue;
+                }
+                for voice in self.policy.voices(account, asked.map(|(_, at)| at)) {
+                    claims.extend(self.claims(account, voice, level));
                 }
             }
         }
@@ -159,7 +174,7 @@ impl<'a> Count<'a> {
             Standing::Rejected
         } else if self.open().is_none() {
             Standing::Complete { approvals }
-        } else if self.is_reachable() {
+        } else if self.is_reachable(None) {
             Standing::Pending { approvals, level: self.level }
         } else {
             Standing::Rejected

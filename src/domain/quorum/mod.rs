@@ -9,7 +9,7 @@ mod people;
 mod turn;
 
 pub use people::{is_barred, is_requester};
-pub use turn::{Cast, Turn, cast, enough, wants};
+pub use turn::{Cast, Turn, cast, enough, opened_at, wants, wants_own};
 
 use super::choice::Choice;
 use super::id::SignerId;

@@ -47,11 +47,22 @@ pub fn wants(policy: &ApprovalPolicy, terms: &Terms, votes: &[Vote], signer: &Si
     matches!(count.standing(), Standing::Pending { .. }) && turn(&count, policy, terms, votes, &vote) == Turn::Now
 }
 
-/// Whether `signers`, all of them approving at `at`, are enough for the level that is open.
+/// Whether it is wanted for their own place, and not only in that of whom they are deputy of.
+pub fn wants_own(policy: &ApprovalPolicy, terms: &Terms, votes: &[Vote], signer: &SignerId, at: Timestamp) -> bool {
+    let mut own = policy.clone();
+    own.deputies.retain(|deputy| deputy.signer != signer.as_str());
+    wants(policy, terms, votes, signer, at) && (own == *policy || wants(&own, terms, votes, signer, at))
+}
+
+/// Whether `signers`, approving at `at`, could complete the level that is open, and leave enough people for those after it.
 pub fn enough(policy: &ApprovalPolicy, terms: &Terms, votes: &[Vote], signers: &[SignerId], at: Timestamp) -> bool {
-    let whole = signers.iter().flat_map(|signer| whole(policy, signer, at));
-    let with: Vec<Vote> = votes.iter().cloned().chain(whole).collect();
-    level_of(Count::of(policy, terms, &with).standing()) > level_of(Count::of(policy, terms, votes).standing())
+    let count = Count::of(policy, terms, votes);
+    matches!(count.standing(), Standing::Pending { .. }) && count.is_reachable(Some((signers, at)))
+}
+
+/// When a vote opened the level that is open; `None` for the first.
+pub fn opened_at(policy: &ApprovalPolicy, terms: &Terms, votes: &[Vote]) -> Option<Timestamp> {
+    Count::of(policy, terms, votes).opened()
 }
 
 fn turn(before: &Count<'_>, policy: &ApprovalPolicy, terms: &Terms, earlier: &[Vote], vote: &Vote) -> Turn {

@@ -46,11 +46,11 @@ impl SignerTrouble {
 /// How an attempt to reach the signers ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reach {
-    /// A channel accepted the message.
+    /// Channels accepted the message for so many people that they can complete the open level.
     Reached,
-    /// The service has it on its way, or puts it off, and can't say yet whether anybody gets it.
+    /// The service has it on its way, or puts it off, and can't say yet whether so many get it.
     UnderWay,
-    /// The service works; the people can't be reached.
+    /// The service works; so many people can't be reached.
     Unreachable,
     /// The service does not work for us.
     Troubled(SignerTrouble),
@@ -100,7 +100,7 @@ pub enum Event {
         /// How it ended.
         reach: Reach,
     },
-    /// The notification with this number was taken, and has reached nobody after all.
+    /// The notification with this number was taken, and has not reached enough people after all.
     Unreached {
         /// The number.
         number: i64,

@@ -87,7 +87,7 @@ pub(super) fn notified(next: &mut Payment, number: i64, since: Timestamp, reach:
 const REACHED: &str = "reached";
 const UNDER_WAY: &str = "under_way";
 
-/// Somebody was told, or will have been: from here it is a person's time that passes.
+/// Enough people were told, or will have been: from here it is a person's time that passes.
 fn reached(next: &mut Payment, word: &str, since: Timestamp, moment: &Moment<'_>) {
     match next.status.stage() {
         Stage::Open => {}
@@ -104,7 +104,7 @@ fn reached(next: &mut Payment, word: &str, since: Timestamp, moment: &Moment<'_>
     next.notice.check_at = Some(moment.now.plus(moment.timing.check_every));
 }
 
-/// A notification that was taken has reached nobody: as if that had been the answer.
+/// A notification that was taken has not reached enough people: as if that had been the answer.
 pub(super) fn unreached(next: &mut Payment, number: i64, moment: &Moment<'_>) {
     let last = next.notice.last == REACHED || next.notice.last == UNDER_WAY;
     if next.held_at.is_none() && next.status == Status::AwaitingSigner && last && number == next.notice.settled {
@@ -116,7 +116,7 @@ pub(super) fn troubled(next: &mut Payment, trouble: SignerTrouble, moment: &Mome
     missed(next, trouble.as_str(), trouble.as_str(), moment);
 }
 
-/// An attempt reached nobody: there is another, or a person must act.
+/// An attempt did not reach enough people: there is another, or a person must act.
 fn missed(next: &mut Payment, word: &'static str, exhausted: &'static str, moment: &Moment<'_>) {
     match next.status.stage() {
         Stage::Open => {}

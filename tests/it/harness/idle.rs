@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use countersign::domain::SignerId;
 use countersign::journal::Posting;
 use countersign::journal::ports::{
     Answer, Cause, Dedup, Delivery, Lookup, Notified, Outcome, RailCaps, RailPort, RailReceipt, Recorded, Registered,
@@ -56,6 +57,9 @@ impl SignerPort for NoSigner {
     }
     fn prepare_notify(&self, _: i64, _: i64, _: &[String]) -> String {
         "{}".to_owned()
+    }
+    fn asked_in(&self, _: &str) -> Vec<SignerId> {
+        Vec::new()
     }
     fn prepare_close(&self, _: i64, _: &str) -> String {
         "{}".to_owned()

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use countersign::domain::SignerId;
 use countersign::journal::ports::{
     Answer, Cause, Lookup, Notified, Outcome, RailCaps, RailPort, RailReceipt, Recorded, Registered, Registration,
     SignLink, SignerPort, SignerStatus, Transfer, Trouble, Verdicts,
@@ -124,6 +125,9 @@ impl SignerPort for PanickingSigner {
     }
     fn prepare_notify(&self, round: i64, number: i64, signers: &[String]) -> String {
         self.0.prepare_notify(round, number, signers)
+    }
+    fn asked_in(&self, body: &str) -> Vec<SignerId> {
+        self.0.asked_in(body)
     }
     fn prepare_close(&self, round: i64, reason: &str) -> String {
         self.0.prepare_close(round, reason)

@@ -127,3 +127,73 @@ async fn who_has_decided_meanwhile_is_not_told_any_more() {
     bench.service.tick_messages().await.unwrap();
     assert_eq!(receiver.posts().len(), 1);
 }
+
+impl Bench {
+    /// Registers a payment that ends in five minutes; the service's id.
+    async fn urgent(&self, reference: &str) -> String {
+        let mut document = document(1);
+        document.payment_id = reference.to_owned();
+        let mut body = self.registration_of(&document.canonical().unwrap(), 1, &["ann"]);
+        body["reference"] = json!(reference);
+        body["expires_at"] = json!(self.clock.now().plus_micros(5 * MINUTE).rfc3339());
+        let answer = self.post("/api/v1/payments", &format!("register-{reference}"), &body).await;
+        answer.json()["id"].as_str().unwrap().to_owned()
+    }
+}
+
+#[tokio::test]
+async fn what_can_not_wait_for_the_digest_does_not() {
+    let receiver = Receiver::new().await;
+    let mut settings = by(vec![("chat", receiver.hook("chat"))], &[("chat", "@ann")]);
+    settings.reaching.digest = Digest { most: 1, within: Duration::from_mins(10) };
+    let bench = Bench::on(settings).await;
+    let first = bench.another("pay_1", "ann").await;
+    bench.notify(&first, 1, &["ann"]).await;
+    let waits = bench.another("pay_2", "ann").await;
+    assert_eq!(short(&bench.notify(&waits, 1, &["ann"]).await), ["ann chat deferred digest"]);
+    let urgent = bench.urgent("pay_3").await;
+    assert_eq!(short(&bench.notify(&urgent, 1, &["ann"]).await), ["ann chat delivered"], "over before the digest");
+    let posts = receiver.posts();
+    assert_eq!((posts.len(), &posts[1]["data"]["waiting"]), (2, &json!(1)));
+    assert_eq!(posts[1]["data"]["payments"][0]["payment_id"], "pay_3");
+    assert_eq!(bench.told(&waits).await, ["ann chat deferred digest"], "the rest waits");
+}
+
+#[tokio::test]
+async fn one_that_is_urgent_does_not_wake_anybody_for_the_others() {
+    let receiver = Receiver::new().await;
+    let mut settings = by(vec![("chat", receiver.hook("chat"))], &[("chat", "@ann")]);
+    settings.directory[0].zone = "Europe/Berlin".to_owned();
+    settings.directory[0].quiet_hours = "22:00-07:00".to_owned();
+    let bench = Bench::on(settings).await;
+    let night = Timestamp::parse_rfc3339("2027-01-10T22:30:00Z").unwrap();
+    bench.clock.advance(night.micros() - bench.clock.now().micros());
+    // All of them are due when the service comes to them.
+    let waits = bench.another("pay_1", "ann").await;
+    let urgent = bench.urgent("pay_2").await;
+    let mut session = bench.service.desk.store.write().await.unwrap();
+    let now = bench.clock.now();
+    for (number, id) in [&waits, &urgent].into_iter().enumerate() {
+        let payment = session.payment(id).await.unwrap().unwrap();
+        session.add_notification(&payment, 1, r#"["ann"]"#, now).await.unwrap();
+        let message = crate::signer::store::Message {
+            id: format!("ntf_{number}"),
+            payment_id: id.clone(),
+            round: 1,
+            number: 1,
+            signer_id: "ann".to_owned(),
+            state: "due".to_owned(),
+            place: 0,
+            due_at: now.micros(),
+            reason: String::new(),
+            created_at: now.micros(),
+        };
+        session.add_message(&message).await.unwrap();
+    }
+    session.commit().await.unwrap();
+    assert_eq!(bench.service.tick_messages().await.unwrap(), 1);
+    assert_eq!(bench.told(&urgent).await, ["ann chat delivered"]);
+    assert_eq!(bench.told(&waits).await, ["ann chat deferred quiet_hours"]);
+    let posts = receiver.posts();
+    assert_eq!((posts.len(), &posts[0]["data"]["payments"][0]["payment_id"]), (1, &json!("pay_2")));
+}
