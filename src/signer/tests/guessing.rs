@@ -2,8 +2,6 @@
 
 use std::sync::Mutex;
 
-use sha2::{Digest as _, Sha256};
-
 use super::*;
 use crate::proof::from_b64url;
 use crate::signer::{ChannelSettings, Way};
@@ -83,7 +81,7 @@ async fn a_token_is_32_random_bytes_of_its_own_and_the_database_holds_only_its_h
         }
     }
     for token in &tokens {
-        let hash: String = Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = crate::proof::sha256_hex(token);
         assert!(holds(&kept, &hash), "its hash is what a link is found by");
         assert!(!holds(&kept, token), "{token} is in the database");
     }

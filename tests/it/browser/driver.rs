@@ -352,8 +352,8 @@ impl Browser {
 
     /// Has axe-core look for what a reader by voice or keyboard stumbles over.
     pub(super) async fn is_accessible(&self, page: &str) {
-        self.fits(page).await;
         static SAID: OnceLock<()> = OnceLock::new();
+        self.fits(page).await;
         let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/ci/node_modules/axe-core/axe.min.js");
         let Ok(axe) = std::fs::read_to_string(&at) else {
             assert!(std::env::var_os("CI").is_none(), "axe-core is missing: {}", at.display());
