@@ -8,16 +8,16 @@ use crate::signer::{ChannelSettings, Way};
 
 /// The system's randomness, and what it gave.
 #[derive(Debug, Default)]
-struct Recorded(Mutex<Vec<Vec<u8>>>);
+struct Noted(Mutex<Vec<Vec<u8>>>);
 
-impl Entropy for Recorded {
+impl Entropy for Noted {
     fn fill(&self, bytes: &mut [u8]) {
         SystemEntropy.fill(bytes);
         self.0.lock().unwrap().push(bytes.to_vec());
     }
 }
 
-impl Recorded {
+impl Noted {
     /// How often exactly these bytes were given.
     fn given(&self, bytes: &[u8]) -> usize {
         self.0.lock().unwrap().iter().filter(|given| *given == bytes).count()
@@ -48,7 +48,7 @@ async fn a_token_is_32_random_bytes_of_its_own_and_the_database_holds_only_its_h
     let channel = ChannelSettings::File { path: messages.clone() };
     settings.reaching.channels = [("file".to_owned(), channel)].into();
     settings.directory[0].ways = vec![Way { channel: "file".to_owned(), to: "ann".to_owned() }];
-    let entropy = Arc::new(Recorded::default());
+    let entropy = Arc::new(Noted::default());
     let bench = Bench::by_chance(settings, Arc::clone(&entropy) as _).await;
     let (id, _) = bench.registered(&["ann"]).await;
     let mut tokens = vec![token(&bench.link(&id).await), token(&bench.link(&id).await)];
