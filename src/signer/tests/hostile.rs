@@ -68,6 +68,7 @@ fn only_ours(page: &str, what: &str) {
             }
             let ends = inside.find([' ', '=', '>']).unwrap();
             let (attribute, after) = inside.split_at(ends);
+            assert!(!attribute.is_empty(), "{what}: an attribute without quotes: {}", &inside[..inside.len().min(80)]);
             assert!(!attribute.starts_with("on") && attribute != "style", "{what}: {attribute}");
             assert!(attribute.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{what}: {attribute}");
             inside = after;
@@ -93,9 +94,14 @@ fn read(page: &str) -> String {
 fn the_reader_sees_what_is_not_ours() {
     let page = |body: &str| format!("<!DOCTYPE html><html><script src=\"/x\"></script>{body}</html>");
     only_ours(&page("<p title=\"<img>\">&lt;img src=x&gt;</p>"), "ours");
-    for body in
-        ["<iframe></iframe>", "<p onclick=\"x\">", "<a href=\"javascript:x\">", "<script>x</script>", "<p style=\"x\">"]
-    {
+    for body in [
+        "<iframe></iframe>",
+        "<p onclick=\"x\">",
+        "<a href=\"javascript:x\">",
+        "<img src=x>",
+        "<script>x</script>",
+        "<p style=\"x\">",
+    ] {
         assert!(std::panic::catch_unwind(|| only_ours(&page(body), "not ours")).is_err(), "{body}");
     }
 }
