@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use aws_lc_rs::hmac;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
@@ -44,12 +45,32 @@ pub(super) async fn post(
 ) -> Result<Reply, Refused> {
     let body = body_of(body)?;
     match keyed::begin(&desk, &headers, PATH, &body).await? {
-        Begun::Answered(reply) => Ok(reply),
+        Begun::Answered(reply) => linked(&desk, &reply),
         Begun::New(mut session, request) => {
             let outcome = invite(&desk, &mut session, &body).await;
-            keyed::settle(&desk, session, &request, outcome).await
+            linked(&desk, &keyed::settle(&desk, session, &request, outcome).await?)
         }
     }
+}
+
+/// What is kept of the answer, so that it can be given again: not the link's token, but what it is made from.
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptAnswer {
+    invitation_id: String,
+    seed: String,
+}
+
+/// The token that belongs to a seed. Whoever has the database alone, and not the API key, can't make it.
+fn token_of(desk: &Desk, seed: &str) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, &desk.api_key_sha256);
+    b64url(hmac::sign(&key, format!("countersign/invitation-link\0{seed}").as_bytes()))
+}
+
+/// The answer, from what is kept of it.
+fn linked(desk: &Desk, kept: &Reply) -> Result<Reply, Refused> {
+    let KeptAnswer { invitation_id, seed } = serde_json::from_str(&kept.body).map_err(|_| Refused::internal())?;
+    let url = desk.address.enrolment(&token_of(desk, &seed));
+    Reply::json(kept.status, &Invited { invitation_id: &invitation_id, url })
 }
 
 async fn invite(desk: &Desk, session: &mut Session, body: &[u8]) -> Result<Reply, Refused> {
@@ -76,12 +97,12 @@ async fn invite(desk: &Desk, session: &mut Session, body: &[u8]) -> Result<Reply
     if session.invitation(&document.invitation_id).await?.is_some() {
         return Err(Refused::conflict("invitation_known", "this invitation is here already, under another key"));
     }
-    let mut token = [0; 32];
-    desk.entropy.fill(&mut token);
-    let token = b64url(token);
+    let mut seed = [0; 32];
+    desk.entropy.fill(&mut seed);
+    let seed = b64url(seed);
+    let token = token_of(desk, &seed);
     session.add_invitation(&document.invitation_id, &document.signer_id, &text, &token, expires_at).await?;
-    let url = desk.address.enrolment(&token);
-    Reply::json(201, &Invited { invitation_id: &document.invitation_id, url })
+    Reply::json(201, &KeptAnswer { invitation_id: document.invitation_id, seed })
 }
 
 #[derive(Debug, Serialize)]

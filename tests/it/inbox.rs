@@ -151,6 +151,8 @@ async fn a_signer_sees_what_waits_for_them_and_nobody_else_does() {
         assert_eq!(app.http.post(&open).header(COOKIE, &other).send().await.unwrap().status(), 404);
 
         // A session ends: by itself, by its owner, and with the passkey that counts.
+        let value = countersign::proof::from_b64url(cookie.split_once('=').unwrap().1).unwrap();
+        assert_eq!(value.len(), 32, "nobody guesses it");
         let kept = app.signer_db().await.texts("SELECT token_sha256 FROM sessions").await;
         assert!(kept.iter().all(|kept| !cookie.contains(kept)), "the cookie's value is not kept");
         let out = app.http.post(format!("{}/inbox/sign-out", app.pages)).header(COOKIE, &other).send().await.unwrap();

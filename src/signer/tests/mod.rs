@@ -4,6 +4,8 @@ mod api;
 mod callbacks;
 mod decisions;
 mod enrolment;
+mod guessing;
+mod hostile;
 mod pages;
 mod passkeys;
 mod reaching;
@@ -22,7 +24,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::{DirectoryEntry, Reaching, SignerService, SignerSettings};
-use crate::ambient::{Clock as _, Entropy as _, ShiftedClock, SystemEntropy};
+use crate::ambient::{Clock as _, Entropy, ShiftedClock, SystemEntropy};
 use crate::domain::Choice;
 use crate::proof::{
     Challenge, DecisionDocument, PaymentDocument, SigningKey, b64url, key_id_of, payment_digest, sign_detached,
@@ -105,9 +107,12 @@ impl Bench {
     }
 
     async fn on(settings: SignerSettings) -> Self {
+        Self::by_chance(settings, Arc::new(SystemEntropy)).await
+    }
+
+    async fn by_chance(settings: SignerSettings, entropy: Arc<dyn Entropy>) -> Self {
         let clock = Arc::new(ShiftedClock::default());
-        let service =
-            SignerService::open(settings, Arc::clone(&clock) as Arc<_>, Arc::new(SystemEntropy)).await.unwrap();
+        let service = SignerService::open(settings, Arc::clone(&clock) as Arc<_>, entropy).await.unwrap();
         let callback_url = "http://127.0.0.1:9/callbacks/signer".to_owned();
         Self { router: service.router(), service, clock, callback_url }
     }

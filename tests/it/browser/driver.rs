@@ -3,6 +3,7 @@
 //! One chromedriver serves all tests of this process. A supervising shell holds it and waits on a pipe whose other end
 //! only this process holds: however this process ends, the driver is told to shut its browsers down.
 
+use std::cell::Cell;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -110,6 +111,7 @@ pub(super) struct Browser {
     http: reqwest::Client,
     session: String,
     authenticator: Option<String>,
+    look: Cell<Look>,
     folder: Folder,
     _turn: MutexGuard<'static, ()>,
 }
@@ -147,7 +149,8 @@ impl Browser {
             http.post(format!("{}/session", driver.url)).json(&wanted).send().await.unwrap().json().await.unwrap();
         let id = begun["value"]["sessionId"].as_str().unwrap_or_else(|| panic!("no browser: {begun}"));
         let session = format!("{}/session/{id}", driver.url);
-        Some(Self { http, session, authenticator: None, folder, _turn: turn })
+        let look = Cell::new(Look::DESKTOP);
+        Some(Self { http, session, authenticator: None, look, folder, _turn: turn })
     }
 
     async fn command(&self, path: &str, body: Value) -> Result<Value, Value> {
@@ -172,6 +175,7 @@ impl Browser {
 
     /// Makes it look so, from the next page on.
     pub(super) async fn look(&self, look: Look) {
+        self.look.set(look);
         let size = json!({"width": look.width, "height": look.height, "deviceScaleFactor": 1, "mobile": look.phone});
         self.devtools("Emulation.setDeviceMetricsOverride", size).await;
         self.devtools("Emulation.setTouchEmulationEnabled", json!({"enabled": look.phone})).await;
@@ -186,10 +190,15 @@ impl Browser {
     /// Gives it an authenticator such as a telephone has; an earlier one is taken away.
     pub(super) async fn authenticator(&mut self) {
         self.no_authenticator().await;
+        self.authenticator = Some(self.device().await);
+    }
+
+    /// An authenticator for the window that is looked at: it serves no other one.
+    pub(super) async fn device(&self) -> String {
         let like = json!({"protocol": "ctap2", "transport": "internal", "hasResidentKey": true,
             "hasUserVerification": true, "isUserVerified": true, "isUserConsenting": true});
         let id = self.command("/webauthn/authenticator", like).await.unwrap();
-        self.authenticator = Some(id.as_str().unwrap().to_owned());
+        id.as_str().unwrap().to_owned()
     }
 
     /// Takes the authenticator away, and its passkeys with it.
@@ -215,8 +224,12 @@ impl Browser {
 
     /// Puts a passkey into it that another one held.
     pub(super) async fn put_credential(&self, credential: &Value) {
-        let id = self.authenticator.as_ref().unwrap();
-        self.command(&format!("/webauthn/authenticator/{id}/credential"), credential.clone()).await.unwrap();
+        self.put_into(self.authenticator.as_ref().unwrap(), credential).await;
+    }
+
+    /// The same, into this one.
+    pub(super) async fn put_into(&self, device: &str, credential: &Value) {
+        self.command(&format!("/webauthn/authenticator/{device}/credential"), credential.clone()).await.unwrap();
     }
 
     pub(super) async fn open(&self, url: &str) {
@@ -239,7 +252,14 @@ impl Browser {
         let handle = |value: &Value| value.as_str().unwrap().to_owned();
         let both = (handle(&first["value"]), handle(&second["handle"]));
         self.tab(&both.1).await;
+        self.look(self.look.get()).await;
         both
+    }
+
+    /// The page does not notice that it is looked at again, so it stays as it is.
+    pub(super) async fn notices_nothing(&self) {
+        let deaf = "addEventListener('visibilitychange', (event) => event.stopImmediatePropagation(), true)";
+        self.script(deaf, json!([])).await;
     }
 
     pub(super) async fn tab(&self, handle: &str) {
@@ -302,11 +322,18 @@ impl Browser {
         self.command("/actions", actions).await.unwrap();
     }
 
-    /// Writes the whole page to `target/screenshots`, and says what is wrong with how it fits.
+    /// Writes the whole page to `target/screenshots`, by this name and the kind of screen; it must fit.
     pub(super) async fn screenshot(&self, name: &str) {
+        self.fits(name).await;
+        let screen = if self.look.get().phone { "phone" } else { "desktop" };
+        self.picture(&format!("{name}-{screen}"), json!({"captureBeyondViewport": true})).await;
+    }
+
+    /// Nobody has to scroll sideways.
+    async fn fits(&self, page: &str) {
         let wide = self.script("return [document.documentElement.scrollWidth, innerWidth]", json!([])).await;
-        assert!(wide[0].as_u64() <= wide[1].as_u64(), "{name}: a person has to scroll sideways: {wide}");
-        self.picture(name, json!({"captureBeyondViewport": true})).await;
+        assert!(wide[0].as_u64() <= wide[1].as_u64(), "{page}: a person has to scroll sideways: {wide}");
+        assert_eq!(wide[1].as_u64(), Some(u64::from(self.look.get().width)), "{page}");
     }
 
     /// Writes the upper part of the page, so many pixels of it, to `target/screenshots`: for the README.
@@ -326,6 +353,7 @@ impl Browser {
     /// Has axe-core look for what a reader by voice or keyboard stumbles over.
     pub(super) async fn is_accessible(&self, page: &str) {
         static SAID: OnceLock<()> = OnceLock::new();
+        self.fits(page).await;
         let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/ci/node_modules/axe-core/axe.min.js");
         let Ok(axe) = std::fs::read_to_string(&at) else {
             assert!(std::env::var_os("CI").is_none(), "axe-core is missing: {}", at.display());

@@ -11,7 +11,7 @@ async fn a_signer_makes_a_second_passkey_signs_in_and_follows_what_waits() {
         browser.sees("Read this to your operator").await;
         let code = browser.read_code().await;
         browser.is_accessible("the second step").await;
-        browser.screenshot("second-step-desktop").await;
+        browser.screenshot("second-step").await;
         browser.press("form[data-make-sign-in] button").await;
         browser.sees("Your sign-in passkey is made").await;
         browser.press("a.onward").await;
@@ -20,7 +20,7 @@ async fn a_signer_makes_a_second_passkey_signs_in_and_follows_what_waits() {
 
         browser.open(&format!("{}/inbox", app.pages)).await;
         browser.sees("Sign in with passkey").await;
-        browser.screenshot("inbox-in-desktop").await;
+        browser.screenshot("inbox-in").await;
         browser.is_accessible("the way in").await;
         browser.press("form[data-sign-in] button").await;
         browser.sees("Nothing waits for you").await;
@@ -29,10 +29,10 @@ async fn a_signer_makes_a_second_passkey_signs_in_and_follows_what_waits() {
         browser.sees("Widgets GmbH").await;
         app.proposed("PO-2026-118").await;
         browser.sees("PO-2026-118").await;
-        browser.screenshot("inbox-desktop").await;
+        browser.screenshot("inbox").await;
         browser.is_accessible("the inbox").await;
         browser.look(Look::PHONE).await;
-        browser.screenshot("inbox-phone").await;
+        browser.screenshot("inbox").await;
         browser.press("article form button").await;
         browser.sees("Approve with passkey").await;
         browser.press(APPROVE).await;

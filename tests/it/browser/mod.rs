@@ -9,6 +9,7 @@ mod inbox;
 mod looks;
 mod odd;
 mod signing;
+mod twice;
 
 use countersign::domain::Role;
 use serde_json::{Value, json};
@@ -27,17 +28,32 @@ fn policy() -> String {
 
 /// Runs a test with a desk and a browser.
 async fn browsing(test: impl AsyncFn(&mut App, &mut Browser)) {
-    browsing_under(policy(), test).await;
+    browsing_on(Look::DESKTOP, wishes(), &test).await;
 }
 
-/// The same under another policy.
-async fn browsing_under(policy: String, test: impl AsyncFn(&mut App, &mut Browser)) {
+/// Runs a test on a desktop's screen and on a phone's, each time with a desk and a browser of its own.
+async fn on_each_screen(test: impl AsyncFn(&mut App, &mut Browser)) {
+    on_each_screen_with(wishes(), test).await;
+}
+
+/// The same with other wishes.
+async fn on_each_screen_with(wishes: Wishes, test: impl AsyncFn(&mut App, &mut Browser)) {
+    for look in [Look::DESKTOP, Look::PHONE] {
+        browsing_on(look, wishes.clone(), &test).await;
+    }
+}
+
+fn wishes() -> Wishes {
+    Wishes::default().browsed().policy(policy())
+}
+
+async fn browsing_on(look: Look, wishes: Wishes, test: &impl AsyncFn(&mut App, &mut Browser)) {
     let Some(browser) = Browser::start().await else { return };
     let kept = std::cell::RefCell::new(Some(browser));
-    only(TestEngine::Sqlite, Wishes::default().browsed().policy(policy), async |app: &mut App| {
+    only(TestEngine::Sqlite, wishes, async |app: &mut App| {
         let mut browser = kept.borrow_mut().take().unwrap();
         browser.authenticator().await;
-        browser.look(Look::DESKTOP).await;
+        browser.look(look).await;
         test(app, &mut browser).await;
         browser.quit().await;
     })
@@ -56,6 +72,13 @@ impl App {
         assert_eq!(created.status(), "CREATED", "{}", created.body);
         let notified = self.call(&self.purchasing(), "notify_signer", json!({"order_id": order})).await;
         assert_eq!(notified.status(), "AWAITING_SIGNER", "{}", notified.body);
+    }
+
+    /// Calls off what was proposed, and has the signer service told.
+    async fn cancel_as_purchasing(&self, order: &str) {
+        let cancelled = self.call(&self.purchasing(), "cancel_payment", json!({"order_id": order})).await;
+        assert_eq!(cancelled.status(), "CANCELLED", "{}", cancelled.body);
+        self.settle().await;
     }
 
     /// The token of an agent.

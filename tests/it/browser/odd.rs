@@ -14,7 +14,7 @@ async fn opens(app: &App, browser: &Browser, order: &str) -> String {
 
 #[tokio::test]
 async fn a_passkey_that_is_not_there_or_not_theirs_decides_nothing() {
-    browsing(async |app, browser| {
+    on_each_screen(async |app, browser| {
         let key_id = browser.enrols(app, "finance-1").await;
         let mine = browser.credentials().await.remove(0);
         app.proposed("order-1").await;
@@ -24,7 +24,7 @@ async fn a_passkey_that_is_not_there_or_not_theirs_decides_nothing() {
         browser.verifies(false).await;
         browser.press(APPROVE).await;
         browser.sees("No passkey was used, so nothing was decided").await;
-        browser.screenshot("cancelled-desktop").await;
+        browser.screenshot("cancelled").await;
         browser.is_accessible("a passkey that was not used").await;
 
         // A device that holds none of theirs.
@@ -42,7 +42,7 @@ async fn a_passkey_that_is_not_there_or_not_theirs_decides_nothing() {
         browser.press(APPROVE).await;
         browser.sees("Your decision was not recorded").await;
         assert_eq!(browser.heading().await, "Not a passkey of this person");
-        browser.screenshot("not-theirs-desktop").await;
+        browser.screenshot("not-theirs").await;
         browser.is_accessible("a refusal").await;
 
         // What it is to sign was changed on the way to the passkey: another amount is another digest.
@@ -77,16 +77,14 @@ async fn a_passkey_that_is_not_there_or_not_theirs_decides_nothing() {
 
 #[tokio::test]
 async fn what_became_of_the_payment_meanwhile_is_said() {
-    browsing(async |app, browser| {
+    on_each_screen(async |app, browser| {
         browser.enrols(app, "finance-1").await;
         app.proposed("order-1").await;
         opens(app, browser, "order-1").await;
-        let cancelled = app.call(&app.purchasing(), "cancel_payment", json!({"order_id": "order-1"})).await;
-        assert_eq!(cancelled.status(), "CANCELLED", "{}", cancelled.body);
-        app.settle().await;
+        app.cancel_as_purchasing("order-1").await;
         browser.press(APPROVE).await;
         browser.sees("No decision is wanted any more").await;
-        browser.screenshot("cancelled-meanwhile-desktop").await;
+        browser.screenshot("cancelled-meanwhile").await;
         browser.press("a.onward").await;
         browser.sees("This payment was cancelled").await;
 
@@ -108,7 +106,7 @@ async fn what_became_of_the_payment_meanwhile_is_said() {
         app.clock.advance(16 * 60_000_000);
         browser.press(APPROVE).await;
         browser.sees("This link has lapsed").await;
-        browser.screenshot("lapsed-desktop").await;
+        browser.screenshot("lapsed").await;
         assert_eq!(app.stands("order-2").await, "AWAITING_SIGNER");
         assert_eq!(app.kept().await, 0, "none of these was recorded");
         opens(app, browser, "order-2").await;
@@ -119,8 +117,44 @@ async fn what_became_of_the_payment_meanwhile_is_said() {
 }
 
 #[tokio::test]
+async fn a_payment_that_expires_while_its_page_is_open_is_not_decided_and_says_so() {
+    // Sooner than the link.
+    let soon = wishes().config(|config| config.payments.expires_after_s = 600);
+    on_each_screen_with(soon, async |app, browser| {
+        browser.enrols(app, "finance-1").await;
+        app.proposed("order-1").await;
+        opens(app, browser, "order-1").await;
+        app.clock.advance(601 * 1_000_000);
+        browser.press(APPROVE).await;
+        browser.sees("This payment has expired. Your decision was not recorded.").await;
+        assert_eq!(browser.heading().await, "The time to decide has passed");
+        browser.screenshot("expired").await;
+        browser.is_accessible("too late").await;
+        browser.press("a.onward").await;
+        browser.sees("No signature is taken any more").await;
+        assert_eq!(browser.heading().await, "A payment that has expired");
+        browser.screenshot("expired-after").await;
+        browser.is_accessible("a payment that has expired").await;
+
+        // The gateway was sooner, and has told the service.
+        app.proposed("order-2").await;
+        opens(app, browser, "order-2").await;
+        app.clock.advance(601 * 1_000_000);
+        app.settle().await;
+        assert_eq!(app.stands("order-2").await, "EXPIRED");
+        browser.press(APPROVE).await;
+        browser.sees("Your decision was not recorded").await;
+        assert_eq!(browser.heading().await, "No decision is wanted any more");
+        browser.press("a.onward").await;
+        browser.sees("The time to decide has passed").await;
+        assert_eq!((app.kept().await, app.deliver_callbacks().await), (0, 0));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn two_presses_and_two_windows_are_one_decision() {
-    browsing(async |app, browser| {
+    on_each_screen(async |app, browser| {
         browser.enrols(app, "finance-1").await;
         app.proposed("order-1").await;
         let url = opens(app, browser, "order-1").await;
@@ -143,7 +177,7 @@ async fn two_presses_and_two_windows_are_one_decision() {
 
 #[tokio::test]
 async fn who_has_decided_elsewhere_is_told_and_the_first_word_stands() {
-    browsing(async |app, browser| {
+    on_each_screen(async |app, browser| {
         browser.enrols(app, "finance-1").await;
         app.proposed("order-1").await;
         let url = opens(app, browser, "order-1").await;
@@ -163,7 +197,7 @@ async fn who_has_decided_elsewhere_is_told_and_the_first_word_stands() {
 
 #[tokio::test]
 async fn a_browser_without_passkeys_or_scripts_is_told_what_to_do() {
-    browsing(async |app, browser| {
+    on_each_screen(async |app, browser| {
         browser.enrols(app, "finance-1").await;
         app.proposed("order-1").await;
         let without = json!({"source": "delete window.PublicKeyCredential"});
@@ -171,7 +205,7 @@ async fn a_browser_without_passkeys_or_scripts_is_told_what_to_do() {
         browser.open(&app.sign_page("order-1").await).await;
         browser.press("article:first-of-type > details > summary").await;
         browser.sees("This browser can't use passkeys here").await;
-        browser.screenshot("no-passkeys-desktop").await;
+        browser.screenshot("no-passkeys").await;
         browser.devtools("Page.removeScriptToEvaluateOnNewDocument", json!({"identifier": script["identifier"]})).await;
 
         browser.devtools("Emulation.setScriptExecutionDisabled", json!({"value": true})).await;

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_person_approves_with_a_passkey_and_the_payment_is_carried_out() {
-    browsing(async |app, browser| {
+    on_each_screen(async |app, browser| {
         browser.enrols(app, "finance-1").await;
         app.proposed("PO-2026-117").await;
         let url = app.sign_page("PO-2026-117").await;
@@ -27,11 +27,11 @@ async fn a_person_approves_with_a_passkey_and_the_payment_is_carried_out() {
         // Of two who are asked, each opens their own part.
         browser.press("article:first-of-type > details > summary").await;
         browser.sees("Approve with passkey").await;
-        browser.screenshot("sign-desktop").await;
+        browser.screenshot("sign").await;
         browser.is_accessible("the sign page").await;
         browser.press(APPROVE).await;
         browser.sees("You approved this payment").await;
-        browser.screenshot("approved-desktop").await;
+        browser.screenshot("approved").await;
         browser.is_accessible("the result").await;
         assert_eq!(browser.script("return document.activeElement.tagName", json!([])).await, "H1", "a voice reads it");
 
@@ -47,7 +47,7 @@ async fn a_person_approves_with_a_passkey_and_the_payment_is_carried_out() {
         assert_eq!(app.stands("PO-2026-117").await, "EXECUTED");
         browser.reload().await;
         browser.sees("Enough people have approved this payment").await;
-        browser.screenshot("closed-desktop").await;
+        browser.screenshot("closed").await;
     })
     .await;
 }
@@ -58,10 +58,9 @@ const ENTER: &str = "\u{e007}";
 
 #[tokio::test]
 async fn a_person_rejects_by_keyboard_and_the_reason_is_signed() {
-    browsing(async |app, browser| {
+    on_each_screen(async |app, browser| {
         browser.enrols(app, "finance-1").await;
         app.proposed("PO-2026-118").await;
-        browser.look(Look::PHONE).await;
         browser.open(&app.sign_page("PO-2026-118").await).await;
         browser.sees("Sign as Mia Lindqvist").await;
         let focused = async || {
@@ -89,11 +88,11 @@ async fn a_person_rejects_by_keyboard_and_the_reason_is_signed() {
         browser.keys(ENTER).await;
         assert_eq!(app.kept().await, 0);
         browser.keys("Not ours; n\u{303}ot & <b>").await;
-        browser.screenshot("rejecting-phone").await;
+        browser.screenshot("rejecting").await;
         browser.keys(ENTER).await;
         browser.sees("You rejected this payment").await;
         browser.sees("Reason: Not ours; ñot & <b>").await;
-        browser.screenshot("rejected-phone").await;
+        browser.screenshot("rejected").await;
         app.deliver_callbacks().await;
         app.settle().await;
         assert_eq!(app.stands("PO-2026-118").await, "REJECTED");
@@ -103,7 +102,7 @@ async fn a_person_rejects_by_keyboard_and_the_reason_is_signed() {
 
 #[tokio::test]
 async fn looking_at_a_page_changes_nothing_and_only_a_person_has_seen_it() {
-    browsing(async |app, browser| {
+    on_each_screen(async |app, browser| {
         browser.enrols(app, "finance-1").await;
         app.proposed("PO-2026-119").await;
         let url = app.sign_page("PO-2026-119").await;
@@ -131,7 +130,7 @@ async fn looking_at_a_page_changes_nothing_and_only_a_person_has_seen_it() {
 #[tokio::test]
 async fn an_approval_that_must_be_confirmed_is_confirmed_on_a_second_device() {
     let twice = policy().replace("\nrequired = 1\n", "\nrequired = 1\nconfirmations = 2\n");
-    browsing_under(twice, async |app, browser| {
+    on_each_screen_with(wishes().policy(twice), async |app, browser| {
         browser.enrols(app, "finance-1").await;
         app.proposed("PO-2026-118").await;
         let url = format!("{}?for=finance-1", app.sign_page("PO-2026-118").await);
@@ -157,6 +156,38 @@ async fn an_approval_that_must_be_confirmed_is_confirmed_on_a_second_device() {
         app.settle().await;
         assert_eq!(app.stands("PO-2026-118").await, "EXECUTED");
         assert_eq!(app.kept().await, 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_others_wrote_is_shown_and_never_run() {
+    let hostile = "<img src=x onerror=hit=1><script>hit=2</script>&lt;b&gt;";
+    let named = wishes().policy(policy().replace("Widgets GmbH", hostile));
+    on_each_screen_with(named, async |app, browser| {
+        browser.enrols(app, "finance-1").await;
+        let arguments = json!({"order_id": "PO-1", "amount": "1.00", "currency": "EUR", "notify": true,
+            "payee": "DE89370400440532013000", "memo": hostile, "signer_id": "finance-1"});
+        let created = app.call(&app.purchasing(), "create_payment", arguments).await;
+        assert_eq!(created.status(), "AWAITING_SIGNER", "{}", created.body);
+        browser.open(&format!("{}?for=finance-1", app.sign_page("PO-1").await)).await;
+        let harmless = async |times: usize| {
+            let text = browser.text().await;
+            assert_eq!(text.matches(hostile).count(), times, "{text}");
+            let found = "return [window.hit ?? 0, document.querySelectorAll('main img:not([src$=\"/qr.svg\"]), main script, main b').length]";
+            assert_eq!(browser.script(found, json!([])).await, json!([0, 0]));
+        };
+        browser.sees("Approve with passkey").await;
+        harmless(2).await;
+        browser.screenshot("hostile").await;
+        browser.press("[data-passkey] details > summary").await;
+        browser.write("form[data-choice=reject] input", hostile).await;
+        browser.press("form[data-choice=reject] button").await;
+        browser.sees("You rejected this payment").await;
+        harmless(2).await;
+        browser.press("a.onward").await;
+        browser.sees("Rejected, recorded at").await;
+        harmless(3).await;
     })
     .await;
 }

@@ -14,6 +14,7 @@ pub(crate) mod passkey;
 pub(crate) mod payments;
 pub(crate) mod peer;
 pub(crate) mod people;
+mod ports;
 pub(crate) mod postgres;
 pub(crate) mod recorder;
 pub(crate) mod rpc;
