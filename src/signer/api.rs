@@ -12,7 +12,9 @@ use axum::routing::{get, post, put};
 use sha2::{Digest as _, Sha256};
 
 use super::refused::Refused;
-use super::{Desk, asset, cancel, enrol, inbox, invitations, link, notify, presence, register, sign, status, viewed};
+use super::{
+    Desk, asset, astray, cancel, enrol, inbox, invitations, link, notify, presence, register, sign, status, viewed,
+};
 
 /// The variable part of a path.
 pub(super) struct Segment(pub(super) String);
@@ -64,6 +66,7 @@ pub(super) fn router(desk: Arc<Desk>) -> Router {
         .fallback(async || Refused::not_found("not_found", "no such address"))
         .method_not_allowed_fallback(async || Refused::new(405, "method_not_allowed", "not with this method"))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(from_fn_with_state(Arc::clone(&desk), astray::guard))
         .layer(from_fn(asset::guard))
         .with_state(desk)
 }

@@ -61,6 +61,9 @@ async fn invite(desk: &Desk, session: &mut Session, body: &[u8]) -> Result<Reply
     if !(1..=64).contains(&document.invitation_id.len()) || !document.invitation_id.chars().all(plain) {
         return Err(unusable("invitation_id must be 1 to 64 of A-Z a-z 0-9 _ and -"));
     }
+    if document.tenant.parse::<TenantId>().is_err() {
+        return Err(unusable("tenant must be 1 to 64 of A-Z a-z 0-9 and ._-"));
+    }
     if from_b64url(&document.nonce).is_none_or(|nonce| nonce.len() != 32) {
         return Err(unusable("nonce must be 32 bytes in base64url"));
     }

@@ -64,6 +64,7 @@ mod hold_races;
 mod inbox;
 mod ingress;
 mod judge_teeth;
+mod key_commands;
 mod model;
 mod passkeys;
 mod proof;

@@ -7,7 +7,7 @@ use crate::signer::store::InvitationAnswer;
 
 impl Bench {
     /// Invites a person for so many minutes; the document and the page's path.
-    async fn invited(&self, signer: &str, minutes: i64) -> (EnrolmentDocument, String) {
+    pub(super) async fn invited(&self, signer: &str, minutes: i64) -> (EnrolmentDocument, String) {
         let mut nonce = [0; 32];
         SystemEntropy.fill(&mut nonce);
         let document = EnrolmentDocument {
