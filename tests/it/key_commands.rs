@@ -31,8 +31,9 @@ impl<'a> Operator<'a> {
         let site = site(app);
         let origins: Vec<&String> = site.origins.iter().collect();
         let config = format!(
-            "[database]\nurl = {:?}\n[signer]\nurl = {signer:?}\napi_key = {SIGNER_API_KEY:?}\n[passkeys]\nrp_id = {:?}\norigins = {origins:?}\n[registry]\nroot_public_key_file = {:?}\n",
+            "[database]\nurl = {:?}\n[signer]\nurl = {signer:?}\napi_key_file = {:?}\n[passkeys]\nrp_id = {:?}\norigins = {origins:?}\n[registry]\nroot_public_key_file = {:?}\n",
             app.db.url(),
+            folder.write("signer-api-key", SIGNER_API_KEY),
             site.id,
             app.config.registry.root_public_key_file
         );
@@ -41,7 +42,7 @@ impl<'a> Operator<'a> {
     }
 
     fn at(app: &'a App) -> Self {
-        Self::asking(app, app.signer.url())
+        Self::asking(app, &app.signer.url())
     }
 
     /// Exit code, standard output and error of `keys …`; nothing of it moves a terminal's cursor.
@@ -81,7 +82,7 @@ impl<'a> Operator<'a> {
 }
 
 async fn alone(wishes: Wishes, test: impl AsyncFn(&mut App)) {
-    only(TestEngine::Sqlite, wishes.patient(), test).await;
+    only(TestEngine::Sqlite, wishes.browsed().patient(), test).await;
 }
 
 #[tokio::test]
