@@ -11,6 +11,7 @@ use crate::harness::database::TestEngine;
 use crate::harness::desk::program;
 use crate::harness::folder::Folder;
 use crate::harness::passkey::{Odd, SoftPasskey};
+use crate::harness::people::registry;
 use crate::passkeys::{decide, document, site};
 
 /// The registry's root of every test here.
@@ -116,6 +117,10 @@ async fn under_a_root_a_passkey_is_offered_once_the_root_has_signed_it() {
         assert!(exit == 0 && err.is_empty() && out.contains("as active by the root"), "{out}{err}");
         assert_eq!(operator.told().await, ["default finance-1 active"]);
         app.awaiting("order-1").await;
+        // The document is asked for as a key file's owner asks for it.
+        let own_key = app.key_id("finance-1").parse().unwrap();
+        let public = app.key("finance-1").public().to_b64url();
+        registry("finance-1").certify(app.db.store(), &own_key, &public, &root()).await.unwrap();
         let text = document(app, "finance-1", "order-1", Choice::Approve).await;
         let assertion = passkey.sign(&decision_digest(&text), Odd::default());
         assert_eq!(decide(app, "order-1", &text, &assertion).await, (200, String::new()));
