@@ -3,6 +3,9 @@
 -- With how many of their keys each person approves.
 ALTER TABLE payments ADD COLUMN confirmations INTEGER NOT NULL DEFAULT 1 CHECK (confirmations >= 1);
 
+-- Whose payment it is, as the document says that is signed: people of another tenant have the same names at times.
+ALTER TABLE payments ADD COLUMN tenant TEXT GENERATED ALWAYS AS (json_extract(payload, '$.tenant')) VIRTUAL;
+
 -- One verified word a signer and key: a rule may ask the same person for a second one, by a second passkey; a no may
 -- follow a yes that is not confirmed yet.
 CREATE TABLE decisions_kept AS SELECT * FROM decisions;
@@ -53,15 +56,17 @@ CREATE VIEW words AS
 
 -- The passkeys that the gateway has pinned, as it told: what pages offer. The gateway goes by its own registry.
 CREATE TABLE passkeys (
+    tenant        TEXT    NOT NULL CHECK (tenant <> ''),
     signer_id     TEXT    NOT NULL CHECK (signer_id <> ''),
     key_id        TEXT    NOT NULL CHECK (key_id <> ''),
-    credential_id TEXT    NOT NULL UNIQUE CHECK (credential_id <> ''),
+    credential_id TEXT    NOT NULL CHECK (credential_id <> ''),
     alg           TEXT    NOT NULL,
     public_key    TEXT    NOT NULL,
     label         TEXT    NOT NULL,
     state         TEXT    NOT NULL CHECK (state IN ('active', 'revoked')),
     changed_at    INTEGER NOT NULL,
-    PRIMARY KEY (signer_id, key_id)
+    PRIMARY KEY (tenant, signer_id, key_id),
+    UNIQUE (tenant, credential_id)
 ) STRICT;
 
 -- Invitations to make one; the link's token itself is not kept. One answer each.
@@ -69,6 +74,7 @@ CREATE TABLE invitations (
     invitation_id      TEXT    NOT NULL PRIMARY KEY CHECK (invitation_id <> ''),
     signer_id          TEXT    NOT NULL CHECK (signer_id <> ''),
     document           TEXT    NOT NULL CHECK (document <> ''),
+    tenant             TEXT    NOT NULL GENERATED ALWAYS AS (json_extract(document, '$.tenant')) VIRTUAL,
     token_sha256       TEXT    NOT NULL UNIQUE CHECK (length(token_sha256) = 64),
     expires_at         INTEGER NOT NULL,
     label              TEXT    NOT NULL DEFAULT '',

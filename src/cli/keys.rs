@@ -8,7 +8,7 @@ use secrecy::SecretString;
 use super::home::{write_private, write_public};
 use super::output::{say, warn};
 use super::pair::{Pair, at, broken, seed};
-use super::passkeys::{Invite, Pin, SignerDesk, registry};
+use super::passkeys::{Invite, Pin, Uninvite, registry, tell};
 use super::root::{Certify, Root, RootKey};
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed, read};
@@ -48,7 +48,7 @@ pub(super) enum Keys {
     Root(Root),
     /// Put the root's word on a key that is pinned already, or was revoked without it
     #[command(
-        after_help = "Example:\n  countersign keys certify finance-1 ed25519-AbC… --by 'ops: J. Doe' --root-key root.pem"
+        after_help = "Example:\n  countersign keys certify finance-1 ed25519-AbC… --by 'ops: J. Doe' --root-key root.pem\n\nThe signer service is told of a passkey that counts by it: it is offered from then on."
     )]
     Certify(Certify),
     /// Pin a signer's public key in the gateway's database, audited
@@ -61,9 +61,14 @@ pub(super) enum Keys {
         after_help = "Example:\n  countersign keys invite finance-1 --by 'ops: J. Doe'\n\nThe passkey counts once it was pinned: countersign keys pin."
     )]
     Invite(Invite),
+    /// Withdraw an invitation that was not used: no passkey is pinned by it any more, audited
+    #[command(
+        after_help = "Example:\n  countersign keys uninvite finance-1 inv_… --by 'ops: J. Doe'\n\nFor a link that went astray. A passkey that was pinned already goes by keys revoke."
+    )]
+    Uninvite(Uninvite),
     /// Pin the passkey that answers an invitation, once its owner has read its code to you
     #[command(
-        after_help = "Example:\n  countersign keys pin finance-1 inv_… 7KQ2-M9XD-4H0T --by 'ops: J. Doe'\n\nThe code is what makes the passkey theirs: let them read it to you, on the telephone say. A passkey that\nwas exchanged on its way has another code."
+        after_help = "Examples:\n  countersign keys pin finance-1 inv_… 7KQ2-M9XD-4H0T --by 'ops: J. Doe'\n  countersign keys pin finance-1 inv_… 7KQ2-M9XD-4H0T --by 'ops: J. Doe' --root-key root.pem\n\nThe code is what makes the passkey theirs: let them read it to you, on the telephone say. A passkey that\nwas exchanged on its way has another code.\n\nWhere the gateway goes by a registry root, the passkey counts, and is offered, once the root has signed it:\nwith --root-key, or by keys certify where the root's key is."
     )]
     Pin(Pin),
     /// Revoke a signer's key: it counts no more
@@ -154,6 +159,7 @@ impl Keys {
             Self::Certify(certify) => certify.run().await,
             Self::Enrol(enrol) => enrol.run().await,
             Self::Invite(invite) => invite.run().await,
+            Self::Uninvite(uninvite) => uninvite.run().await,
             Self::Pin(pin) => pin.run().await,
             Self::Revoke(revoke) => revoke.run().await,
         }
@@ -280,13 +286,14 @@ impl Enrol {
         let key_id = self.key_id.clone().unwrap_or_else(|| key_id_of(&key));
         let registry = registry(&self.tenant, &self.signer, &self.by)?;
         let name = key_id_in(&key_id)?;
-        let root = self.root.read()?;
         let config = Config::load(self.file.config.as_deref())?;
+        let root = self.root.read(&config)?;
         let store = open_used(&config, ambient().clock).await?;
         let key = SignerKey::Jws(key);
         let new = registry.clone().pin(&store, &name, &key).await.map_err(failed)?;
         root.certify(&store, &registry, &name, &key.public_key()).await?;
         say(format_args!("{} {} {key_id}", self.signer, if new { "enrolled" } else { "already has" }));
+        root.counts(&store, &registry, &name).await?;
         // The policy may be another machine's: then nothing is said.
         if read_policy(&config).is_ok_and(|policy| !policy.signers().contains(self.signer.as_str())) {
             warn(format_args!("countersign: no group of the policy names {}: this key approves nothing", self.signer));
@@ -300,8 +307,8 @@ impl Revoke {
     async fn run(self) -> Result<(), CommandFault> {
         let registry = registry(&self.tenant, &self.signer, &self.by)?;
         let key_id = key_id_in(&self.key_id)?;
-        let root = self.root.read()?;
         let config = Config::load(self.file.config.as_deref())?;
+        let root = self.root.read(&config)?;
         let store = open_used(&config, ambient().clock).await?;
         let revoked = registry.clone().revoke(&store, &key_id).await.map_err(failed)?;
         say(format_args!("{} lost {}", self.signer, self.key_id));
@@ -309,7 +316,7 @@ impl Revoke {
         store.close().await;
         certified?;
         if !revoked.credential_id.is_empty() {
-            SignerDesk::of(&config)?.tell(&self.signer, &revoked, "revoked").await;
+            tell(&config, &registry, &revoked, "revoked").await;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `countersign keys invite` and `keys pin`: how a person's passkey comes to count.
+//! `countersign keys invite`, `keys uninvite` and `keys pin`: how a person's passkey comes to count.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::{CommandFault, ambient, failed};
 use crate::ambient::Entropy;
 use crate::app::open_used;
 use crate::config::{Config, Passkeys};
-use crate::domain::Refusal;
+use crate::domain::{Reason, Refusal};
 use crate::journal::{InvitationAnswer, Registry};
 use crate::proof::{Registration, RelyingParty, b64url};
 use crate::store::PinnedKey;
@@ -33,6 +33,23 @@ pub(super) struct Invite {
     /// For how many hours the invitation holds
     #[arg(long, default_value_t = 72, value_parser = clap::value_parser!(u64).range(1..=720))]
     hours: u64,
+    /// The tenant
+    #[arg(long, default_value = "default")]
+    tenant: String,
+    #[command(flatten)]
+    file: ConfigFile,
+}
+
+/// Options of `keys uninvite`.
+#[derive(Debug, Args)]
+pub(super) struct Uninvite {
+    /// Who was invited
+    signer: String,
+    /// The invitation, as keys invite printed it
+    invitation: String,
+    /// Who withdraws it
+    #[arg(long)]
+    by: String,
     /// The tenant
     #[arg(long, default_value = "default")]
     tenant: String,
@@ -81,7 +98,7 @@ impl Invite {
             document.invitation_id,
             self.signer,
             document.expires_at,
-            invited.url,
+            link(&invited.url)?,
             self.signer,
             document.invitation_id,
             self.by,
@@ -91,19 +108,30 @@ impl Invite {
     }
 }
 
+impl Uninvite {
+    pub(super) async fn run(self) -> Result<(), CommandFault> {
+        let registry = registry(&self.tenant, &self.signer, &self.by)?;
+        let config = Config::load(self.file.config.as_deref())?;
+        let store = open_used(&config, ambient().clock).await?;
+        let withdrawn = registry.withdraw(&store, &self.invitation).await;
+        store.close().await;
+        withdrawn.map_err(failed)?;
+        say(format_args!("{} {} is withdrawn: no passkey is pinned by it any more", self.signer, self.invitation));
+        Ok(())
+    }
+}
+
 impl Pin {
     pub(super) async fn run(self) -> Result<(), CommandFault> {
         let registry = registry(&self.tenant, &self.signer, &self.by)?;
-        let root = self.root.read()?;
         let config = Config::load(self.file.config.as_deref())?;
+        let root = self.root.read(&config)?;
         let party = party(&config.passkeys)?;
         let desk = SignerDesk::of(&config)?;
         let answered: Answered = desk.get(&format!("api/v1/invitations/{}", url_part(&self.invitation)?)).await?;
         let Some(registration) = answered.registration else {
-            return Err(failed(format_args!(
-                "{}: no passkey was made for it yet ({})",
-                self.invitation, answered.state
-            )));
+            let why = if answered.state == "expired" { "it has expired" } else { "no passkey was made for it yet" };
+            return Err(failed(format_args!("{}: {why}", self.invitation)));
         };
         let store = open_used(&config, ambient().clock).await?;
         let answer = InvitationAnswer {
@@ -114,10 +142,13 @@ impl Pin {
         };
         let pinned = registry.pin_passkey(&store, &party, &answer).await.map_err(failed)?;
         say(format_args!("{} enrolled {} ({})", self.signer, pinned.key_id, pinned.label));
-        let certified = root.certify(&store, &registry, &key_id_in(&pinned.key_id)?, &pinned.public_key).await;
+        let key_id = key_id_in(&pinned.key_id)?;
+        root.certify(&store, &registry, &key_id, &pinned.public_key).await?;
+        let counts = root.counts(&store, &registry, &key_id).await?;
         store.close().await;
-        certified?;
-        desk.tell(&self.signer, &pinned, "active").await;
+        if counts {
+            tell(&config, &registry, &pinned, "active").await;
+        }
         Ok(())
     }
 }
@@ -167,8 +198,27 @@ struct Answered {
     registration: Option<Registration>,
 }
 
+/// An address as the signer service gave it, which goes to a terminal.
+fn link(url: &str) -> Result<url::Url, CommandFault> {
+    let parsed = url::Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    parsed.ok_or_else(|| failed("the signer service gave an address of the invitation that is no link"))
+}
+
+/// Tells the service whether a passkey counts: a courtesy to people, who are then not offered one that does not.
+pub(super) async fn tell(config: &Config, registry: &Registry, key: &PinnedKey, state: &str) {
+    let body = json!({"tenant": registry.tenant.as_str(), "credential_id": key.credential_id, "alg": key.alg,
+        "public_key": key.public_key, "label": key.label, "state": state});
+    let path = format!("api/v1/signers/{}/passkeys/{}", registry.signer, key.key_id);
+    let told = async { SignerDesk::of(config)?.send::<Value>(Method::PUT, &path, Some(&body), None).await }.await;
+    if let Err(fault) = told {
+        warn(format_args!(
+            "countersign: the signer service was not told ({fault}); the gateway goes by its own registry, but pages still show the passkey as it was; repeat this command to tell it"
+        ));
+    }
+}
+
 /// The signer service, as an operator's command asks it: nothing it says is believed.
-pub(super) struct SignerDesk {
+struct SignerDesk {
     client: reqwest::Client,
     base: String,
     api_key: secrecy::SecretString,
@@ -177,7 +227,7 @@ pub(super) struct SignerDesk {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl SignerDesk {
-    pub(super) fn of(config: &Config) -> Result<Self, CommandFault> {
+    fn of(config: &Config) -> Result<Self, CommandFault> {
         let client = reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
@@ -205,18 +255,6 @@ impl SignerDesk {
         self.send(Method::POST, path, Some(body), Some(&key)).await
     }
 
-    /// Tells the service whether a passkey counts: a courtesy to people, who are then not offered one that does not.
-    pub(super) async fn tell(&self, signer: &str, key: &PinnedKey, state: &str) {
-        let body = json!({"credential_id": key.credential_id, "alg": key.alg, "public_key": key.public_key,
-            "label": key.label, "state": state});
-        let path = format!("api/v1/signers/{signer}/passkeys/{}", key.key_id);
-        if let Err(fault) = self.send::<Value>(Method::PUT, &path, Some(&body), None).await {
-            warn(format_args!(
-                "countersign: the signer service was not told ({fault}); the gateway goes by its own registry, but pages still show the passkey as it was; repeat this command to tell it"
-            ));
-        }
-    }
-
     async fn send<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -241,6 +279,9 @@ impl SignerDesk {
         let body: Value = answer.json().await.map_err(|_| at(&format_args!("answered {status}, not in JSON")))?;
         if !status.is_success() {
             let said = body.get("error_message").and_then(Value::as_str).unwrap_or("no reason given");
+            // It goes to a terminal.
+            let said = Reason::parse("error_message", said)
+                .map_or("a reason that is no plain text".to_owned(), |said| said.to_string());
             return Err(at(&format_args!("answered {status}: {said}")));
         }
         serde_json::from_value(body).map_err(|_| at(&"answered something else than its contract says"))

@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::keys::key_id_in;
-use super::output::say;
+use super::output::{say, warn};
 use super::pair::{Pair, seed};
-use super::passkeys::registry;
+use super::passkeys::{registry, tell};
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed, read};
-use crate::app::open_used;
+use crate::app::{open_used, registry_root};
 use crate::config::Config;
 use crate::domain::KeyId;
-use crate::journal::Registry;
-use crate::proof::{SignerKey, SigningKey, key_id_of};
+use crate::journal::{Registry, vouches};
+use crate::proof::{PublicKey, SignerKey, SigningKey, key_id_of};
 use crate::store::Store;
 
 /// Options of `keys root`.
@@ -51,18 +51,28 @@ pub(super) struct RootKey {
     root_key: Option<PathBuf>,
 }
 
-/// A root that may be there.
-pub(super) struct Signing(Option<SigningKey>);
+/// The root's private key, which may be at hand, and the root that the gateway goes by, which there may be.
+pub(super) struct Signing {
+    key: Option<SigningKey>,
+    root: Option<PublicKey>,
+}
 
 impl RootKey {
-    /// *Errors*: a file that holds no private key.
-    pub(super) fn read(&self) -> Result<Signing, CommandFault> {
-        let Some(file) = &self.root_key else { return Ok(Signing(None)) };
+    /// *Errors*: a file that holds no private key, or another than the root's that the configuration names.
+    pub(super) fn read(&self, config: &Config) -> Result<Signing, CommandFault> {
+        let root = registry_root(config)?;
+        let Some(file) = &self.root_key else { return Ok(Signing { key: None, root }) };
         let key = SigningKey::from_pem(&read(file)?);
         let key = key.map_err(|_| {
             CommandFault::Unusable(format!("--root-key: {}: is no private key; keys root makes it", file.display()))
         })?;
-        Ok(Signing(Some(key)))
+        if root.as_ref().is_some_and(|root| *root != key.public()) {
+            return Err(CommandFault::Unusable(format!(
+                "--root-key: {}: is another key than the root of registry.root_public_key_file, so what it signs counts nothing",
+                file.display()
+            )));
+        }
+        Ok(Signing { key: Some(key), root })
     }
 }
 
@@ -75,7 +85,7 @@ impl Signing {
         key_id: &KeyId,
         public_key: &str,
     ) -> Result<(), CommandFault> {
-        let Some(root) = &self.0 else { return Ok(()) };
+        let Some(root) = &self.key else { return Ok(()) };
         let entry = registry.certify(store, key_id, public_key, root).await.map_err(failed)?;
         say(format_args!(
             "certified {} {} as {} by the root {}",
@@ -85,6 +95,24 @@ impl Signing {
             key_id_of(&root.public())
         ));
         Ok(())
+    }
+
+    /// Whether a pinned key counts; where it does not, says what is missing.
+    pub(super) async fn counts(
+        &self,
+        store: &Store,
+        registry: &Registry,
+        key_id: &KeyId,
+    ) -> Result<bool, CommandFault> {
+        let Some(root) = &self.root else { return Ok(true) };
+        let Registry { tenant, signer, by, .. } = registry;
+        let counts = vouches(root, tenant.as_str(), &registry.pinned(store, key_id).await.map_err(failed)?);
+        if !counts {
+            warn(format_args!(
+                "countersign: {key_id} counts for nothing yet: the gateway goes by a registry root, which has not signed it. Repeat this command with --root-key, or where the root's key is:\n  countersign keys certify {signer} {key_id} --tenant {tenant} --by '{by}' --root-key ROOT.pem"
+            ));
+        }
+        Ok(counts)
     }
 }
 
@@ -110,11 +138,12 @@ impl Certify {
     pub(super) async fn run(self) -> Result<(), CommandFault> {
         let registry = registry(&self.tenant, &self.signer, &self.by)?;
         let key_id = key_id_in(&self.key_id)?;
-        let root = self.root.read()?;
-        if root.0.is_none() {
+        let config = Config::load(self.file.config.as_deref())?;
+        let root = self.root.read(&config)?;
+        if root.key.is_none() {
             return Err(CommandFault::Unusable("--root-key: name the root's private key".to_owned()));
         }
-        let store = open_used(&Config::load(self.file.config.as_deref())?, ambient().clock).await?;
+        let store = open_used(&config, ambient().clock).await?;
         let pinned = registry.pinned(&store, &key_id).await.map_err(failed)?;
         let own = match pinned.key().map_err(failed)? {
             SignerKey::Jws(key) => key_id_of(&key),
@@ -129,6 +158,11 @@ impl Certify {
         }
         let certified = root.certify(&store, &registry, &key_id, &pinned.public_key).await;
         store.close().await;
-        certified
+        certified?;
+        if !pinned.credential_id.is_empty() {
+            let state = if pinned.revoked_at.is_none() { "active" } else { "revoked" };
+            tell(&config, &registry, &pinned, state).await;
+        }
+        Ok(())
     }
 }

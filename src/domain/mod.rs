@@ -41,7 +41,7 @@ pub use quorum::{
 };
 pub use refusal::{Code, Entry, PaymentRef, Refusal};
 pub use reminders::{Asking, Reminders};
-pub use text::{Account, Memo, PartyName, Reason};
+pub use text::{Account, KeyLabel, Memo, PartyName, Reason};
 pub use time::Timestamp;
 pub use transition::{Applied, Asker, Effect, Event, Finding, Moment, Reach, SignerTrouble, Timing, apply};
 pub use wake::{ExecutionStep, execution_step, may_resend, may_send, next_wake, sends_again, still_says};

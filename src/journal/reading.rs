@@ -57,8 +57,10 @@ pub struct Approval {
     pub payment: Payment,
     /// For people to compare.
     pub compare_code: String,
-    /// The exact documents to sign, one per active key of the signer's.
+    /// The exact documents to sign, one per key of the signer's that counts and signs here: a passkey signs on a page.
     pub forms: Vec<ApprovalForm>,
+    /// Whether a passkey of theirs counts, which they have not used here.
+    pub by_passkey: bool,
     /// What this signer has decided already.
     pub decided: Option<String>,
     /// The keys by which this signer has approved, while the rule has them confirm it with another.
@@ -166,13 +168,18 @@ impl Journal {
         let decided = own.last().filter(|_| !again).map(|decision| decision.choice.clone());
         let confirmed_by: Vec<String> = own.into_iter().filter(|_| again).map(|decision| decision.key_id).collect();
         let keys = session.pinned_keys(who.tenant.as_str(), signer.as_str()).await?;
-        let mut forms = Vec::new();
         let spent = |key: &PinnedKey| choice == Choice::Approve && confirmed_by.contains(&key.key_id);
-        for key in keys.into_iter().filter(|key| key.revoked_at.is_none() && !spent(key)) {
+        let counts = |key: &PinnedKey| key.revoked_at.is_none() && self.is_vouched(who.tenant.as_str(), key);
+        let usable = keys.into_iter().filter(|key| counts(key) && !spent(key));
+        let (here, passkeys): (Vec<_>, Vec<_>) = usable.partition(|key| key.credential_id.is_empty());
+        let by_passkey = !passkeys.is_empty();
+        let mut forms = Vec::new();
+        for key in here {
             let (document, digest) = decision_bytes(challenge, &payment.digest, &key.key_id, choice, reason)?;
             forms.push(ApprovalForm { key_id: key.key_id, document, digest });
         }
-        Ok(Approval { compare_code: compare_code(&payment.digest), payment, forms, decided, confirmed_by, progress })
+        let compare_code = compare_code(&payment.digest);
+        Ok(Approval { payment, compare_code, forms, by_passkey, decided, confirmed_by, progress })
     }
 
     /// A page of payments that a person should look at, oldest first, and where the next one starts.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Journal;
 use crate::ambient::Entropy;
-use crate::domain::{KeyId, Refusal, SignerId, TenantId, Timestamp};
+use crate::domain::{KeyId, KeyLabel, Refusal, SignerId, TenantId, Timestamp};
 use crate::proof::{
     EnrolmentDocument, JWS_ALG, NewPasskey, PASSKEY, PublicKey, Registration, RegistryEntry, RelyingParty, SignerKey,
     SigningKey, b64url, enrolment_digest, read_registration, sign_entry, verify_entry,
@@ -213,14 +213,21 @@ impl Registry {
     /// The answer proves by itself that it was made for this invitation; that it was made by this person, the code
     /// does: what was exchanged after the page was shown is found out.
     ///
-    /// *Errors*: `INVALID_ARGUMENT` for an invitation that is unknown, used or expired, an answer that is none, and
-    /// another code.
+    /// *Errors*: `INVALID_ARGUMENT` for an invitation that is unknown, used or expired, an answer that is none,
+    /// another code, and a name that is no plain text.
     pub async fn pin_passkey(
         &self,
         store: &Store,
         party: &RelyingParty,
         answer: &InvitationAnswer<'_>,
     ) -> Result<PinnedKey, Refusal> {
+        let label = KeyLabel::parse("label", answer.label).map_err(|_| {
+            Refusal::invalid(
+                "label",
+                "the name that the signer service has for the passkey is none that its page takes (one line of at most \
+                 64 plain characters): pin nothing, and look at the signer service",
+            )
+        })?;
         let mut tx = store.begin().await?;
         let invitation = tx
             .invitation(self.tenant.as_str(), answer.invitation_id)
@@ -244,7 +251,7 @@ impl Registry {
             if let Some(pinned) = known.into_iter().find(same) {
                 return Ok(pinned);
             }
-            return Err(Refusal::invalid("invitation", "was used or has expired; invite anew"));
+            return Err(Refusal::invalid("invitation", "was used or withdrawn, or has expired; invite anew"));
         }
         let pinned = PinnedKey {
             signer_id: self.signer.to_string(),
@@ -254,7 +261,7 @@ impl Registry {
             credential_id,
             rp_id: party.id.clone(),
             origins: party.origins.iter().cloned().collect::<Vec<_>>().join(" "),
-            label: answer.label.to_owned(),
+            label: label.to_string(),
             counter: counter.into(),
             enrolled_by: self.by.clone(),
             enrolled_at: tx.now().micros(),
@@ -263,6 +270,26 @@ impl Registry {
         self.insert(&mut tx, &pinned).await?;
         tx.commit().await?;
         Ok(pinned)
+    }
+
+    /// Withdraws an invitation that was not used: what answers it is not pinned any more.
+    ///
+    /// *Errors*: `INVALID_ARGUMENT` for one that is unknown, used, withdrawn or expired.
+    pub async fn withdraw(&self, store: &Store, invitation: &str) -> Result<(), Refusal> {
+        let mut tx = store.begin().await?;
+        let known = tx.invitation(self.tenant.as_str(), invitation).await?;
+        if known.is_none_or(|known| known.signer_id != self.signer.as_str()) {
+            return Err(Refusal::invalid("invitation", "there is no such invitation of this signer's"));
+        }
+        if !tx.use_invitation(self.tenant.as_str(), invitation).await? {
+            return Err(Refusal::invalid(
+                "invitation",
+                "was used or withdrawn before, or has expired; a passkey that was pinned goes by keys revoke",
+            ));
+        }
+        tx.audit(self.note("signer_key.uninvited", invitation, String::new()));
+        tx.commit().await?;
+        Ok(())
     }
 
     /// Inserts and audits; `false` for a key that this person has already.

@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::refused::Refused;
 use super::{
-    Desk, asset, cancel, enrol, inbox, invitations, link, notify, presence, register, sign, status, verdicts, viewed,
+    Desk, asset, astray, cancel, enrol, inbox, invitations, link, notify, presence, register, sign, status, verdicts, viewed,
 };
 
 /// The variable part of a path.
@@ -67,6 +67,7 @@ pub(super) fn router(desk: Arc<Desk>) -> Router {
         .fallback(async || Refused::not_found("not_found", "no such address"))
         .method_not_allowed_fallback(async || Refused::new(405, "method_not_allowed", "not with this method"))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(from_fn_with_state(Arc::clone(&desk), astray::guard))
         .layer(from_fn(asset::guard))
         .with_state(desk)
 }

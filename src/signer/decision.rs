@@ -270,7 +270,7 @@ async fn check(
         Refused::internal()
     })?;
     let claim = proof.claim().map_err(unproved)?;
-    let passkeys = session.passkeys(&given.signer_id).await?;
+    let passkeys = session.passkeys(&payment.tenant, &given.signer_id).await?;
     let verified = check_proof(desk, &passkeys, &expected, &document, &proof, &claim)?;
     Ok(Checked {
         signer_id: expected.signer_id,

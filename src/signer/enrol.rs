@@ -58,7 +58,7 @@ async fn show(desk: &Desk, language: Language, token: &str, fresh: bool) -> Resu
     let mut session = desk.store.read().await?;
     let kept = session.invitation_of(token).await?;
     let kept = kept.ok_or_else(|| Refused::not_found("unknown_link", "no such invitation"))?;
-    let passkeys = session.passkeys(&kept.signer_id).await?;
+    let passkeys = session.passkeys(&kept.tenant, &kept.signer_id).await?;
     drop(session);
     let document = EnrolmentDocument::parse(&kept.document).ok_or_else(Refused::internal)?;
     let known = passkeys.iter().filter(|passkey| passkey.is_active()).map(|passkey| passkey.credential_id.clone());

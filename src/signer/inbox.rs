@@ -51,7 +51,7 @@ async fn look(desk: &Desk, language: Language, headers: &HeaderMap, largest_firs
         let challenge = desk.challenges.make(Purpose::SignIn, desk.now(), desk.entropy.as_ref());
         return Ok(page::sign_in(language, &desk.address, &desk.party.id, &challenge));
     };
-    let payments = session.waiting(&key.signer_id, desk.now()).await?;
+    let payments = session.waiting(&key, desk.now()).await?;
     drop(session);
     let mut waiting: Vec<Waiting> = payments.iter().filter_map(waiting_of).collect();
     if largest_first {
@@ -115,7 +115,7 @@ pub(super) async fn changes(
         let mut session = desk.store.read().await?;
         let key = signed_in(&desk, &mut session, &headers).await?;
         let key = key.ok_or_else(|| Refused::new(403, "signed_out", "the session has ended; sign in again"))?;
-        let now = mark(&session.waiting(&key.signer_id, desk.now()).await?);
+        let now = mark(&session.waiting(&key, desk.now()).await?);
         drop(session);
         if now != seen || left.is_zero() {
             return Reply::json(200, &Changed { mark: &now });
@@ -183,7 +183,8 @@ pub(super) async fn open(
         let key = signed_in(&desk, &mut session, &headers).await?;
         let key = key.ok_or_else(|| Refused::new(403, "signed_out", "the session has ended; sign in again"))?;
         let payment = session.payment(&id).await?.ok_or_else(Refused::unknown_payment)?;
-        if !session.challenges(&id).await?.iter().any(|asked| asked.signer_id == key.signer_id) {
+        let asked = session.challenges(&id).await?;
+        if payment.tenant != key.tenant || !asked.iter().any(|asked| asked.signer_id == key.signer_id) {
             return Err(Refused::unknown_payment());
         }
         let token = new_token(&desk);

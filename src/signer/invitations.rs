@@ -17,7 +17,7 @@ use super::api::Segment;
 use super::keyed::{self, Begun};
 use super::refused::{Refused, Reply, body_of, json_of};
 use super::store::{InvitationAnswer, KeptInvitation, KeptPasskey, Session};
-use crate::domain::{KeyId, PartyName, SignerId, Timestamp};
+use crate::domain::{KeyId, KeyLabel, SignerId, TenantId, Timestamp};
 use crate::proof::{
     EnrolmentDocument, PasskeyKey, Registration, b64url, enrolment_digest, from_b64url, read_registration,
 };
@@ -81,6 +81,9 @@ async fn invite(desk: &Desk, session: &mut Session, body: &[u8]) -> Result<Reply
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !(1..=64).contains(&document.invitation_id.len()) || !document.invitation_id.chars().all(plain) {
         return Err(unusable("invitation_id must be 1 to 64 of A-Z a-z 0-9 _ and -"));
+    }
+    if document.tenant.parse::<TenantId>().is_err() {
+        return Err(unusable("tenant must be 1 to 64 of A-Z a-z 0-9 and ._-"));
     }
     if from_b64url(&document.nonce).is_none_or(|nonce| nonce.len() != 32) {
         return Err(unusable("nonce must be 32 bytes in base64url"));
@@ -177,7 +180,7 @@ pub(super) async fn answer(desk: &Desk, token: &str, made: &Made) -> Result<Repl
             "this invitation has expired; ask your operator for another",
         ));
     }
-    let label = PartyName::parse("label", made.label.trim())
+    let label = KeyLabel::parse("label", made.label.trim())
         .map_err(|refusal| Refused::unacceptable("label_invalid", refusal.message))?;
     let registration = Registration {
         client_data_json: made.client_data_json.clone(),
@@ -205,6 +208,7 @@ pub(super) async fn answer(desk: &Desk, token: &str, made: &Made) -> Result<Repl
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Told {
+    tenant: String,
     credential_id: String,
     alg: String,
     public_key: String,
@@ -232,12 +236,16 @@ pub(super) async fn put(
     if key_id.parse::<KeyId>().is_err() || !matches!(told.state.as_str(), "active" | "revoked") {
         return Err(Refused::invalid("key_id must be a key's name, and state active or revoked"));
     }
+    if told.tenant.parse::<TenantId>().is_err() || KeyLabel::parse("label", &told.label).is_err() {
+        return Err(Refused::invalid("tenant must be a tenant's name, and label at most 64 plain characters"));
+    }
     if PasskeyKey::parse(&told.alg, &told.public_key).is_err()
         || from_b64url(&told.credential_id).is_none_or(|id| id.is_empty())
     {
         return Err(Refused::unacceptable("passkey_invalid", "alg, public_key and credential_id are not a passkey's"));
     }
     let kept = KeptPasskey {
+        tenant: told.tenant,
         signer_id,
         key_id,
         credential_id: told.credential_id,

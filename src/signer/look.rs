@@ -34,7 +34,7 @@ pub(super) async fn look(desk: &Desk, token: &str) -> Result<Looked, Refused> {
     }
     let mut asked = Vec::new();
     for challenge in session.challenges(&payment.id).await? {
-        let mut passkeys = session.passkeys(&challenge.signer_id).await?;
+        let mut passkeys = session.passkeys(&payment.tenant, &challenge.signer_id).await?;
         passkeys.retain(KeptPasskey::is_active);
         asked.push((challenge, passkeys));
     }

@@ -12,6 +12,7 @@
 
 mod api;
 mod asset;
+mod astray;
 mod callback;
 mod cancel;
 mod channels;

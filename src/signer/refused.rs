@@ -128,6 +128,8 @@ impl IntoResponse for Refused {
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        // For who turns it into a page.
+        response.extensions_mut().insert(self);
         response
     }
 }

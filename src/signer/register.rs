@@ -76,12 +76,13 @@ pub(super) async fn post(
 
 async fn apply(desk: &Desk, session: &mut Session, body: &[u8]) -> Result<Reply, Refused> {
     let asked: Registration = json_of(body)?;
-    let expires_at = check(desk, &asked)?;
+    let (tenant, expires_at) = check(desk, &asked)?;
     let now = desk.now();
     let known = session.payment_of(&asked.reference).await?;
     let wanted = KeptPayment {
         id: known.as_ref().map_or_else(|| desk.mint("sgn_"), |known| known.id.clone()),
         reference: asked.reference,
+        tenant,
         round: asked.round,
         payload: asked.payload,
         payment_digest: asked.payment_digest,
@@ -118,8 +119,8 @@ async fn apply(desk: &Desk, session: &mut Session, body: &[u8]) -> Result<Reply,
     Reply::json(200, &Registered::from(&known))
 }
 
-/// Checks what a registration says, apart from what is known already; returns when it expires.
-fn check(desk: &Desk, asked: &Registration) -> Result<Timestamp, Refused> {
+/// Checks what a registration says, apart from what is known already; returns whose it is and when it expires.
+fn check(desk: &Desk, asked: &Registration) -> Result<(String, Timestamp), Refused> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !(1..=64).contains(&asked.reference.len()) || !asked.reference.chars().all(plain) {
         return Err(Refused::invalid("reference must be 1 to 64 of A-Z a-z 0-9 _ and -"));
@@ -154,7 +155,7 @@ fn check(desk: &Desk, asked: &Registration) -> Result<Timestamp, Refused> {
         return Err(Refused::unacceptable("unknown_signer", format!("the directory has no signer {stranger:?}")));
     }
     web_url(&asked.callback_url).map_err(|why| Refused::invalid(format!("callback_url {why}")))?;
-    time("expires_at", &asked.expires_at)
+    Ok((document.tenant, time("expires_at", &asked.expires_at)?))
 }
 
 fn check_challenge(challenge: &Challenge) -> Result<(), Refused> {

@@ -126,6 +126,7 @@ pub(super) async fn make(desk: &Desk, token: &str, made: &Made) -> Result<(), Re
     let key = SignInKey {
         credential_id: passkey.credential_id,
         invitation_id: kept.invitation_id,
+        tenant: kept.tenant,
         signer_id: kept.signer_id,
         alg: passkey.key.alg().as_str().to_owned(),
         public_key: passkey.key.to_b64url(),
@@ -189,7 +190,7 @@ pub(super) async fn begin(desk: &Desk, shown: &Shown) -> Result<String, Refused>
 /// Whether a sign-in passkey counts: while the approving one of its invitation does.
 pub(super) async fn counts(session: &mut Session, key: &SignInKey) -> Result<bool, Refused> {
     let Some(kept) = session.invitation(&key.invitation_id).await? else { return Ok(false) };
-    let passkeys = session.passkeys(&key.signer_id).await?;
+    let passkeys = session.passkeys(&kept.tenant, &key.signer_id).await?;
     Ok(passkey_of(&kept, &passkeys).is_some_and(KeptPasskey::is_active))
 }
 

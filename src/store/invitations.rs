@@ -20,7 +20,7 @@ pub struct StoredInvitation {
     pub created_at: i64,
     /// Unix microseconds.
     pub expires_at: i64,
-    /// When its passkey was pinned, Unix microseconds.
+    /// When its passkey was pinned, or it was withdrawn, Unix microseconds.
     pub used_at: Option<i64>,
 }
 
@@ -46,7 +46,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Uses an invitation up; `false` when it was before.
+    /// Uses an invitation up; `false` when it was before, or has expired.
     pub async fn use_invitation(&mut self, tenant: &str, id: &str) -> Result<bool, StoreFault> {
         let now = self.now().micros();
         let used = on!(self, conn => sqlx::query("UPDATE invitations SET used_at = $1 \

@@ -62,6 +62,10 @@ pub(super) async fn get_approval(
 const CONFIRM: &str = "You have approved with one key. Check every field again on another device, then sign the bytes of decision_document \
     with the key there and call confirm_signing.";
 
+/// What a signer is to do whose keys are passkeys.
+const PASSKEY: &str = "Your passkey signs on the payment's own page: open it by the link that you were sent, or from your inbox. What is signed here \
+    is signed with an Ed25519 key, and none that you could use is registered.";
+
 /// What nobody but an operator can change.
 const ASK: &str = "ask_an_operator";
 
@@ -75,9 +79,11 @@ fn advice(approval: &Approval, choice: Choice) -> Option<(String, &'static str)>
         ("An operator holds this payment to settle it by hand. Nothing is to be signed until it is released.", ASK)
     } else if approval.payment.status.stage() != Stage::Open {
         return None;
+    } else if approval.forms.is_empty() && approval.by_passkey {
+        (PASSKEY, "open_sign_page")
     } else if approval.forms.is_empty() {
         let why = if approval.confirmed_by.is_empty() {
-            "You have no registered key; an operator enrols one with `countersign keys enrol`."
+            "You have no registered key that counts; an operator enrols one with `countersign keys enrol`."
         } else {
             "You have approved with the one key you have; the rule asks for another, on another device. An operator enrols it."
         };

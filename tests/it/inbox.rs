@@ -1,6 +1,6 @@
 //! The inbox: who gets in, what they see, and that the passkey for it approves nothing.
 
-use countersign::domain::Choice;
+use countersign::domain::{Choice, Role};
 use countersign::proof::{decision_digest, enrolment_digest};
 use reqwest::header::{ACCEPT, COOKIE, LOCATION, SET_COOKIE};
 use serde_json::{Value, json};
@@ -177,9 +177,31 @@ async fn revoke(app: &App, person: &str) {
     );
     let told = app.signer_db().await.texts(&sql).await;
     let [key_id, credential, public_key] = told[0].split(' ').collect::<Vec<_>>().try_into().unwrap();
-    let body = json!({"credential_id": credential, "alg": "ES256", "public_key": public_key, "label": "x", "state": "revoked"});
+    let body = json!({"tenant": "default", "credential_id": credential, "alg": "ES256", "public_key": public_key, "label": "x", "state": "revoked"});
     let url = format!("{}/api/v1/signers/{person}/passkeys/{key_id}", app.signer.url());
     assert_eq!(app.http.put(url).bearer_auth(SIGNER_API_KEY).json(&body).send().await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn a_namesake_of_another_tenant_sees_and_opens_nothing_of_this_ones() {
+    alone(async |app| {
+        let person = Person::enrolled(app, "finance-1").await;
+        app.awaiting("order-1").await;
+        let agent = app.token("other", "agent-2", "agent-2", &[Role::Agent]);
+        let asked = json!({"order_id": "secret-1", "amount": "77.00", "signer_id": "finance-1", "notify": true});
+        let told = app.call(&agent, "create_payment", asked).await;
+        assert_eq!(told.status(), "AWAITING_SIGNER", "{}", told.body);
+        let cookie = signs_in(app, &person.signing_in).await.unwrap();
+        assert_eq!(orders(&inbox(app, &cookie, "").await), ["order-1"]);
+        let ids = app.signer_db().await.texts("SELECT id FROM payments WHERE tenant = 'other'").await;
+        let open = format!("{}/inbox/payments/{}", app.pages, ids[0]);
+        assert_eq!(app.http.post(open).header(COOKIE, &cookie).send().await.unwrap().status(), 404);
+        // The page itself, for whoever has its link, takes nothing of theirs.
+        let link = app.call(&agent, "get_sign_link", json!({"order_id": "secret-1"})).await;
+        let page = app.http.get(link.text("sign_url")).send().await.unwrap().text().await.unwrap();
+        assert!(page.contains("secret-1") && !page.contains("data-decision="));
+    })
+    .await;
 }
 
 #[tokio::test]

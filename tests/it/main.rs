@@ -67,6 +67,7 @@ mod hold_races;
 mod inbox;
 mod ingress;
 mod judge_teeth;
+mod key_commands;
 mod links;
 mod model;
 mod passkeys;

@@ -54,7 +54,7 @@ pub(crate) async fn pin(app: &App, person: &str, invitation: &str, code: &str) -
     let answer = InvitationAnswer { invitation_id: invitation, registration: &registration, label: "phone", code };
     let pinned = registry(person).pin_passkey(app.db.store(), &site(app), &answer).await;
     let pinned = pinned.map_err(|refusal| refusal.message)?;
-    let body = json!({"credential_id": pinned.credential_id, "alg": pinned.alg, "public_key": pinned.public_key,
+    let body = json!({"tenant": "default", "credential_id": pinned.credential_id, "alg": pinned.alg, "public_key": pinned.public_key,
         "label": pinned.label, "state": "active"});
     let url = format!("{}/api/v1/signers/{person}/passkeys/{}", app.signer.url(), pinned.key_id);
     let put = app.http.put(url).bearer_auth(SIGNER_API_KEY).json(&body).send().await.unwrap();
@@ -120,6 +120,25 @@ async fn a_passkey_that_was_invited_made_and_pinned_approves_a_payment_that_is_p
         assert_eq!(app.db.raw().await.texts(&kept).await, [format!("{key_id} webauthn signer_service")]);
         assert_eq!(app.audited("signer_key.enrolled", &format!("finance-1 {key_id}")).await, 1);
         assert_eq!(app.audited_events("signer_key.invited").await, 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_to_be_signed_here_is_by_keys_that_sign_here() {
+    each(async |app: &mut App| {
+        enrolled(app, "finance-1").await;
+        app.awaiting("order-1").await;
+        let shown =
+            async || app.call(&app.signer_token("finance-1"), "get_approval", json!({"order_id": "order-1"})).await;
+        let approval = shown().await;
+        let forms = approval.body["to_sign"].as_array().unwrap();
+        let names: Vec<&Value> = forms.iter().map(|form| &form["key_id"]).collect();
+        assert_eq!(names, [&json!(app.key_id("finance-1"))], "no passkey makes a JWS");
+        app.revoke_key("finance-1").await;
+        let approval = shown().await;
+        assert_eq!((approval.text("next_action"), &approval.body["to_sign"]), ("open_sign_page", &json!([])));
+        assert!(approval.text("message").contains("Your passkey signs on the payment's own page"));
     })
     .await;
 }

@@ -16,7 +16,7 @@ use maud::{Markup, html};
 
 pub(super) use enrol::{Invited, Step, invitation, sign_in_made};
 pub(super) use inbox::{Inbox, Waiting, inbox, sign_in};
-pub(super) use notices::{not_enrolled, not_signed_in, refused};
+pub(super) use notices::{astray, is_below_pages, not_enrolled, not_signed_in, refused};
 pub(super) use person::{Ask, Decided, OfferedPasskey, SignerView};
 pub(super) use result::result;
 pub(super) use texts::{BAD_DECISION, BAD_KEY_ID, BAD_REASON};

@@ -181,6 +181,13 @@ const UNKNOWN_PAYMENT: Notice = (
     both("No such payment", "付款不存在"),
     both("There is no such payment, or it does not ask you.", "没有此付款，或此付款未请求您签署。"),
 );
+const NO_PAGE: Notice = (
+    both("There is no page here", "此处没有页面"),
+    both(
+        "This address shows nothing by itself. Nothing was changed, and nothing was decided.",
+        "此地址本身不显示任何内容。未作任何更改，也未作出任何决定。",
+    ),
+);
 const NOT_SIGNED_IN: Notice =
     (both("Not signed in", "未登录"), both("What was sent did not sign you in.", "所发送的内容未能使您登录。"));
 const TO_INBOX: Both = both("To the inbox", "前往收件箱");
@@ -283,6 +290,29 @@ pub(in crate::signer) fn not_enrolled(language: Language, address: &Address, ref
         _ => Onward::Invitation(&back),
     };
     page(language, address, refused, of_enrolment(refused), onward)
+}
+
+/// Whether an address is one of the pages', or would be if it led anywhere.
+pub(in crate::signer) fn is_below_pages(path: &str) -> bool {
+    matches!(path.split('/').nth(1), Some("sign" | "enrol" | "inbox"))
+}
+
+/// The page of what is refused below the pages' addresses before any page is asked.
+pub(in crate::signer) fn astray(language: Language, address: &Address, refused: &Refused, path: &str) -> String {
+    let mut parts = path.split('/').skip(1);
+    let (room, token) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let linked = !token.is_empty() && token.chars().all(plain) && refused.code != "unknown_link";
+    let back = address.within(&if room == "inbox" { PATH.to_owned() } else { format!("/{room}/{token}") });
+    let (of_room, onward): (fn(&Refused) -> Notice, _) = match room {
+        "inbox" => (of_sign_in, Onward::Inbox(&back)),
+        "enrol" if linked => (of_enrolment, Onward::Invitation(&back)),
+        "enrol" => (of_enrolment, Onward::Nowhere),
+        _ if linked => (of_decision, Onward::Payment(&back)),
+        _ => (of_decision, Onward::FreshLink),
+    };
+    let lost = matches!(refused.code, "not_found" | "method_not_allowed");
+    page(language, address, refused, if lost { NO_PAGE } else { of_room(refused) }, onward)
 }
 
 fn page(language: Language, address: &Address, refused: &Refused, notice: Notice, onward: Onward<'_>) -> String {

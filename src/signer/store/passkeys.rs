@@ -9,6 +9,8 @@ use crate::proof::sha256_hex;
 /// A passkey as the gateway told of it.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub(in crate::signer) struct KeptPasskey {
+    /// Whose people its owner is one of.
+    pub(in crate::signer) tenant: String,
     /// Whose it is.
     pub(in crate::signer) signer_id: String,
     /// The registry's name for it.
@@ -37,6 +39,8 @@ impl KeptPasskey {
 pub(in crate::signer) struct KeptInvitation {
     /// Its id, the gateway's.
     pub(in crate::signer) invitation_id: String,
+    /// Whose people it invites to.
+    pub(in crate::signer) tenant: String,
     /// The person.
     pub(in crate::signer) signer_id: String,
     /// The canonical enrolment document.
@@ -68,18 +72,19 @@ pub(in crate::signer) struct InvitationAnswer<'a> {
     pub(in crate::signer) code: &'a str,
 }
 
-const INVITATION: &str = "SELECT invitation_id, signer_id, document, expires_at, label, client_data_json, \
+const INVITATION: &str = "SELECT invitation_id, tenant, signer_id, document, expires_at, label, client_data_json, \
      attestation_object, code, answered_at FROM invitations WHERE invitation_id = ?1";
-const INVITATION_OF: &str = "SELECT invitation_id, signer_id, document, expires_at, label, client_data_json, \
+const INVITATION_OF: &str = "SELECT invitation_id, tenant, signer_id, document, expires_at, label, client_data_json, \
      attestation_object, code, answered_at FROM invitations WHERE token_sha256 = ?1";
 
 impl Session {
     /// A person's passkeys, whatever their state.
-    pub(in crate::signer) async fn passkeys(&mut self, signer_id: &str) -> Stored<Vec<KeptPasskey>> {
+    pub(in crate::signer) async fn passkeys(&mut self, tenant: &str, signer_id: &str) -> Stored<Vec<KeptPasskey>> {
         Ok(sqlx::query_as(
-            "SELECT signer_id, key_id, credential_id, alg, public_key, label, state FROM passkeys \
-             WHERE signer_id = ?1 ORDER BY label, key_id",
+            "SELECT tenant, signer_id, key_id, credential_id, alg, public_key, label, state FROM passkeys \
+             WHERE tenant = ?1 AND signer_id = ?2 ORDER BY label, key_id",
         )
+        .bind(tenant)
         .bind(signer_id)
         .fetch_all(self.db())
         .await?)
@@ -88,10 +93,11 @@ impl Session {
     /// Keeps what the gateway told of a passkey.
     pub(in crate::signer) async fn set_passkey(&mut self, passkey: &KeptPasskey, now: Timestamp) -> Stored<()> {
         sqlx::query(
-            "INSERT INTO passkeys (signer_id, key_id, credential_id, alg, public_key, label, state, changed_at) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (signer_id, key_id) DO UPDATE SET \
-             credential_id = ?3, alg = ?4, public_key = ?5, label = ?6, state = ?7, changed_at = ?8",
+            "INSERT INTO passkeys (tenant, signer_id, key_id, credential_id, alg, public_key, label, state, changed_at) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (tenant, signer_id, key_id) DO UPDATE SET \
+             credential_id = ?4, alg = ?5, public_key = ?6, label = ?7, state = ?8, changed_at = ?9",
         )
+        .bind(&passkey.tenant)
         .bind(&passkey.signer_id)
         .bind(&passkey.key_id)
         .bind(&passkey.credential_id)

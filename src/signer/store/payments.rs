@@ -13,6 +13,8 @@ pub(in crate::signer) struct KeptPayment {
     pub(in crate::signer) id: String,
     /// The gateway's id for it.
     pub(in crate::signer) reference: String,
+    /// Whose payment it is: the document's word, which the database reads off it.
+    pub(in crate::signer) tenant: String,
     /// The signing round.
     pub(in crate::signer) round: i64,
     /// The canonical payment document.
@@ -43,9 +45,9 @@ impl KeptPayment {
     }
 }
 
-const BY_ID: &str = "SELECT id, reference, round, payload, payment_digest, expires_at, callback_url, confirmations, \
+const BY_ID: &str = "SELECT id, reference, tenant, round, payload, payment_digest, expires_at, callback_url, confirmations, \
                      state, close_reason FROM payments WHERE id = ?1";
-const BY_REFERENCE: &str = "SELECT id, reference, round, payload, payment_digest, expires_at, callback_url, confirmations, \
+const BY_REFERENCE: &str = "SELECT id, reference, tenant, round, payload, payment_digest, expires_at, callback_url, confirmations, \
                             state, close_reason FROM payments WHERE reference = ?1";
 
 impl Session {

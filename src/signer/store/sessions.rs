@@ -13,6 +13,8 @@ pub(in crate::signer) struct SignInKey {
     pub(in crate::signer) credential_id: String,
     /// The invitation with which it was made.
     pub(in crate::signer) invitation_id: String,
+    /// Whose people its owner is one of: the invitation's word.
+    pub(in crate::signer) tenant: String,
     /// Whose it is.
     pub(in crate::signer) signer_id: String,
     /// Its algorithm.
@@ -23,10 +25,11 @@ pub(in crate::signer) struct SignInKey {
     pub(in crate::signer) counter: i64,
 }
 
-const BY_CREDENTIAL: &str = "SELECT credential_id, invitation_id, signer_id, alg, public_key, counter \
-     FROM sign_in_keys WHERE credential_id = ?1";
-const BY_SESSION: &str = "SELECT k.credential_id, k.invitation_id, k.signer_id, k.alg, k.public_key, k.counter \
+const BY_CREDENTIAL: &str = "SELECT k.credential_id, k.invitation_id, i.tenant, k.signer_id, k.alg, k.public_key, k.counter \
+     FROM sign_in_keys k JOIN invitations i ON i.invitation_id = k.invitation_id WHERE k.credential_id = ?1";
+const BY_SESSION: &str = "SELECT k.credential_id, k.invitation_id, i.tenant, k.signer_id, k.alg, k.public_key, k.counter \
      FROM sessions s JOIN sign_in_keys k ON k.credential_id = s.credential_id \
+     JOIN invitations i ON i.invitation_id = k.invitation_id \
      WHERE s.token_sha256 = ?1 AND s.expires_at > ?2";
 
 /// No inbox shows more.
@@ -128,19 +131,20 @@ impl Session {
     }
 
     /// The open payments that ask a person who has not decided, or not with as many keys as the rule asks for; oldest first.
-    pub(in crate::signer) async fn waiting(&mut self, signer_id: &str, now: Timestamp) -> Stored<Vec<KeptPayment>> {
+    pub(in crate::signer) async fn waiting(&mut self, key: &SignInKey, now: Timestamp) -> Stored<Vec<KeptPayment>> {
         Ok(sqlx::query_as(
-            "SELECT p.id, p.reference, p.round, p.payload, p.payment_digest, p.expires_at, p.callback_url, \
+            "SELECT p.id, p.reference, p.tenant, p.round, p.payload, p.payment_digest, p.expires_at, p.callback_url, \
              p.confirmations, p.state, p.close_reason FROM payments p JOIN challenges c ON c.payment_id = p.id \
-             WHERE c.signer_id = ?1 AND p.state = 'open' AND p.expires_at > ?2 AND \
+             WHERE c.signer_id = ?1 AND p.tenant = ?4 AND p.state = 'open' AND p.expires_at > ?2 AND \
              (SELECT count(DISTINCT CASE w.decision WHEN 'approve' THEN w.signed_by END) \
              + p.confirmations * count(CASE w.decision WHEN 'reject' THEN 1 END) FROM words w \
              WHERE w.payment_id = p.id AND w.round = p.round AND w.signer_id = ?1) < p.confirmations \
              ORDER BY p.registered_at, p.id LIMIT ?3",
         )
-        .bind(signer_id)
+        .bind(&key.signer_id)
         .bind(now.micros())
         .bind(MOST_WAITING)
+        .bind(&key.tenant)
         .fetch_all(self.db())
         .await?)
     }

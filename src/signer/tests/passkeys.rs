@@ -9,10 +9,17 @@ pub(super) const PUBLIC_KEY: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEd3bfr6C
 impl Bench {
     /// Tells the service of a passkey, as the gateway does.
     pub(super) async fn passkey(&self, signer: &str, credential: &str, state: &str) {
+        let told = json!({"state": state, "label": format!("{signer}'s <phone>")});
+        assert_eq!(self.tell(signer, credential, told).await.status, 200);
+    }
+
+    /// Tells it of one that is otherwise than usual.
+    async fn tell(&self, signer: &str, credential: &str, otherwise: Value) -> Answer {
         let request = Self::request("PUT", &format!("/api/v1/signers/{signer}/passkeys/passkey-{credential}"));
-        let body = json!({"credential_id": credential, "alg": "ES256", "public_key": PUBLIC_KEY,
-            "label": format!("{signer}'s <phone>"), "state": state});
-        assert_eq!(self.send(request.body(body.to_string().into()).unwrap()).await.status, 200);
+        let mut body = json!({"tenant": "acme", "credential_id": credential, "alg": "ES256", "public_key": PUBLIC_KEY,
+            "label": "phone", "state": "active"});
+        body.as_object_mut().unwrap().extend(otherwise.as_object().unwrap().clone());
+        self.send(request.body(body.to_string().into()).unwrap()).await
     }
 
     /// Gets a page as a browser of that language does.
@@ -88,6 +95,58 @@ async fn the_script_is_answered_by_pages_and_a_program_as_before() {
     assert_eq!(bench.decide(&link, &text, &jws).await.fault(), (409, "already_decided".to_owned()));
 }
 
+/// What the page's script sends for a passkey, but for what only a passkey makes.
+fn by_passkey(body: &Value, signer: &str, reason: &str) -> Value {
+    let digest = body["payment_digest"].as_str().unwrap();
+    let document = DecisionDocument::answering(&challenge(body, signer), digest, PASSKEY, Choice::Approve, reason);
+    let assertion = crate::proof::Assertion {
+        credential_id: "YW5uLTE".to_owned(),
+        authenticator_data: "AAAA".to_owned(),
+        client_data_json: "e30".to_owned(),
+        signature: "AAAA".to_owned(),
+    };
+    let value = assertion.to_text().unwrap();
+    json!({"document": document.canonical().unwrap(), "proof": {"type": "webauthn", "value": value}})
+}
+
+#[tokio::test]
+async fn a_namesakes_passkey_of_another_tenant_is_not_offered_and_signs_nothing() {
+    let bench = Bench::new().await;
+    let (id, body) = bench.registered(&["ann"]).await;
+    let link = bench.link(&id).await;
+    let (_, invitation) = bench.invited("ann", 60).await;
+    assert_eq!(bench.tell("ann", "YW5uLTE", json!({"tenant": "other"})).await.status, 200);
+    assert!(!bench.get(&link).await.text.contains("data-decision="), "the payment is acme's");
+    assert!(bench.page(&invitation, "en").await.text.contains("data-credentials=\"[]\""), "the invitation is too");
+    let decided = async || {
+        let request = Request::post(format!("{link}/decisions")).header("content-type", "application/json");
+        bench.send(request.body(by_passkey(&body, "ann", "").to_string().into()).unwrap()).await.fault()
+    };
+    assert_eq!(decided().await, (422, "unknown_passkey".to_owned()));
+    // The same person may be one of both tenants' people; what becomes of it with one is nothing to the other.
+    bench.passkey("ann", "YW5uLTE", "active").await;
+    assert_eq!(bench.tell("ann", "YW5uLTE", json!({"tenant": "other", "state": "revoked"})).await.status, 200);
+    assert_eq!(attribute(&bench.get(&link).await.text, "data-credentials").unwrap(), r#"["YW5uLTE"]"#);
+    assert_eq!(decided().await, (422, "signature_invalid".to_owned()));
+}
+
+#[tokio::test]
+async fn a_passkey_is_kept_only_with_a_tenant_and_a_name_that_can_be_shown() {
+    let bench = Bench::new().await;
+    for odd in [
+        json!({"tenant": ""}),
+        json!({"tenant": "two words"}),
+        json!({"tenant": null}),
+        json!({"label": "a\u{1b}[2J"}),
+        json!({"label": "a\nb"}),
+        json!({"label": "x".repeat(65)}),
+    ] {
+        let refused = bench.tell("ann", "YW5uLTE", odd.clone()).await;
+        assert_eq!(refused.fault(), (400, "invalid_request".to_owned()), "{odd}");
+    }
+    assert_eq!(bench.tell("ann", "YW5uLTE", json!({"label": "手".repeat(64)})).await.status, 200);
+}
+
 /// Each refusal has words of its own, in each language, and none is the one for what nobody thought of.
 #[tokio::test]
 async fn each_odd_case_has_a_page_of_its_own() {
@@ -95,18 +154,7 @@ async fn each_odd_case_has_a_page_of_its_own() {
     let (id, body) = bench.registered(&["ann", "bob"]).await;
     let link = bench.link(&id).await;
     let decisions = format!("{link}/decisions");
-    let by_passkey = |signer: &str, reason: &str| {
-        let digest = body["payment_digest"].as_str().unwrap();
-        let document = DecisionDocument::answering(&challenge(&body, signer), digest, PASSKEY, Choice::Approve, reason);
-        let assertion = crate::proof::Assertion {
-            credential_id: "YW5uLTE".to_owned(),
-            authenticator_data: "AAAA".to_owned(),
-            client_data_json: "e30".to_owned(),
-            signature: "AAAA".to_owned(),
-        };
-        let value = assertion.to_text().unwrap();
-        json!({"document": document.canonical().unwrap(), "proof": {"type": "webauthn", "value": value}})
-    };
+    let by_passkey = |signer: &str, reason: &str| by_passkey(&body, signer, reason);
     let mut seen = std::collections::BTreeSet::new();
     let mut expect = |answer: &Answer, status: u16, code: &str, title: &str| {
         assert_eq!(answer.status, status, "{code}: {}", answer.text);

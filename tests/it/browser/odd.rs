@@ -61,7 +61,7 @@ async fn a_passkey_that_is_not_there_or_not_theirs_decides_nothing() {
         opens(app, browser, "order-1").await;
         let told = app.signer_db().await.texts(&format!("SELECT credential_id || ' ' || public_key FROM passkeys WHERE key_id = '{key_id}'")).await;
         let (credential, public_key) = told[0].split_once(' ').unwrap();
-        let revoked = json!({"credential_id": credential, "alg": "ES256", "public_key": public_key, "label": "x", "state": "revoked"});
+        let revoked = json!({"tenant": "default", "credential_id": credential, "alg": "ES256", "public_key": public_key, "label": "x", "state": "revoked"});
         let url = format!("{}/api/v1/signers/finance-1/passkeys/{key_id}", app.signer.url());
         assert_eq!(app.http.put(url).bearer_auth(SIGNER_API_KEY).json(&revoked).send().await.unwrap().status(), 200);
         browser.press(APPROVE).await;

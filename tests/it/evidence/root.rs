@@ -16,11 +16,21 @@ async fn under_a_root_a_key_counts_once_the_root_has_signed_it() {
     let folder = Folder::new("root");
     each_with(rooted(&folder), async |app: &mut App| {
         app.awaiting("order-1").await;
-        let refused = app.sign("order-1").await;
+        certify_all(app).await;
+        let jws = app.jws("finance-1", &app.document("finance-1", "order-1", "approve", "").await);
+        app.db.raw().await.execute("UPDATE signer_keys SET entry = '', entry_signature = ''").await.unwrap();
+        let refused = app.confirm("finance-1", "order-1", &jws).await;
         assert_eq!(refused.code(), "SIGNATURE_INVALID");
         assert!(refused.text("error_message").contains("root"), "{}", refused.body);
+        // Nor is anybody asked to sign with one.
+        let asked = json!({"order_id": "order-1"});
+        let shown = async || app.call(&app.signer_token("finance-1"), "get_approval", asked.clone()).await;
+        let approval = shown().await;
+        assert_eq!((approval.text("next_action"), &approval.body["to_sign"]), ("ask_an_operator", &json!([])));
+        assert!(approval.text("message").contains("no registered key that counts"), "{}", approval.body);
         certify_all(app).await;
-        assert_eq!(app.sign("order-1").await.status(), "SIGNED");
+        assert_eq!(shown().await.body["to_sign"][0]["key_id"], json!(app.key_id("finance-1")));
+        assert_eq!(app.confirm("finance-1", "order-1", &jws).await.status(), "SIGNED");
         app.settle().await;
         assert_eq!(app.status("order-1").await.status(), "EXECUTED");
         let certified = app.audited_events(CERTIFIED).await;
