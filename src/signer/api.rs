@@ -13,7 +13,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::refused::Refused;
 use super::{
-    Desk, asset, astray, cancel, enrol, inbox, invitations, link, notify, presence, register, sign, status, verdicts, viewed,
+    Desk, asset, astray, cancel, enrol, inbox, invitations, link, notify, presence, register, sign, status, verdicts,
+    viewed,
 };
 
 /// The variable part of a path.

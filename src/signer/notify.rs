@@ -105,7 +105,7 @@ enum Taken {
     /// It was answered before under this number.
     Answered(Reply),
     /// It is written down, now or before.
-    Written(Written),
+    Written(Box<Written>),
 }
 
 async fn write_down(desk: &Desk, session: &mut Session, id: &str, body: &[u8]) -> Result<Taken, Refused> {
@@ -131,7 +131,7 @@ async fn write_down(desk: &Desk, session: &mut Session, id: &str, body: &[u8]) -
         return if kept.signers != named {
             Err(Refused::conflict("notification_reused", "this notification was for other signers; use a new number"))
         } else if kept.answer.is_empty() {
-            Ok(Taken::Written(Written { payment, number, signers: asked.signers }))
+            Ok(Taken::Written(Box::new(Written { payment, number, signers: asked.signers })))
         } else {
             Ok(Taken::Answered(Reply { status: 200, body: kept.answer }))
         };
@@ -159,7 +159,7 @@ async fn write_down(desk: &Desk, session: &mut Session, id: &str, body: &[u8]) -
         };
         session.add_message(&message).await?;
     }
-    Ok(Taken::Written(Written { payment, number, signers }))
+    Ok(Taken::Written(Box::new(Written { payment, number, signers })))
 }
 
 /// Waits until every message is settled, or until the time to answer.

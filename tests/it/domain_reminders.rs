@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use countersign::domain::{Event, Moment, Phase, Timing, apply};
-use countersign::domain::{Payment, Reach, Reminders, Status, Terms, Timestamp};
+use countersign::domain::{Payment, Reach, Reminders, Standing, Status, Terms, Timestamp};
 use proptest::prelude::*;
 
 use crate::harness::payments::{CREATED_AT, EXPIRES_AT, HOUR, SECOND, TIMING, payment, terms};
@@ -114,4 +114,28 @@ fn reminders_are_bounded_late_by_a_tenth_at_most_and_end_with_the_payment() {
             prop_assert!((0..=(wait / 10).min(5 * MINUTE)).contains(&over), "{over} of {wait}");
         }
     });
+}
+
+#[test]
+fn what_became_due_while_a_notification_was_on_its_way_is_not_put_off_by_it() {
+    let timing = Timing { reminders: plan(), ..TIMING };
+    let after = |it: &Payment, event, minutes: i64| {
+        let moment = Moment { now: at(minutes * MINUTE), timing: &timing, roll: 0 };
+        apply(it, event, &moment).unwrap().payment
+    };
+    let told = Event::Notified { number: 1, since: CREATED_AT, reach: Reach::Reached };
+    let began = after(&payment(Status::Created, Phase::None), Event::NotifyStarted, 0);
+    let plain = after(&began, told.clone(), 0);
+    assert_eq!(plain.notice.next_at, Some(at(10 * MINUTE)), "the first reminder");
+    let opens = Event::Decided {
+        round: 1,
+        standing: Standing::Pending { approvals: 1, level: 1 },
+        advanced: true,
+        reason: String::new(),
+        counter_back: false,
+    };
+    let opened = after(&after(&began, opens, 0), told.clone(), 0);
+    assert_eq!(opened.notice.next_at, Some(at(0)), "those of the next level are asked now");
+    let hinted = after(&after(&began, Event::Hinted, 0), told, 0);
+    assert_eq!(hinted.notice.check_at, Some(at(0)), "and the service's news is fetched now");
 }

@@ -100,8 +100,16 @@ fn reached(next: &mut Payment, word: &str, since: Timestamp, moment: &Moment<'_>
         next.notice.attempts = 0;
     }
     word.clone_into(&mut next.notice.last);
-    next.notice.next_at = moment.timing.reminders.next(&next.terms, since, moment.now, moment.roll);
-    next.notice.check_at = Some(moment.now.plus(moment.timing.check_every));
+    let reminder = moment.timing.reminders.next(&next.terms, since, moment.now, moment.roll);
+    next.notice.next_at = wanted_meanwhile(next.notice.next_at, moment).or(reminder);
+    let look = moment.now.plus(moment.timing.check_every);
+    next.notice.check_at = wanted_meanwhile(next.notice.check_at, moment).or(Some(look));
+}
+
+/// What became due while a notification was on its way: a vote opened the next level, say. The attempt itself has put
+/// its own further off.
+fn wanted_meanwhile(at: Option<Timestamp>, moment: &Moment<'_>) -> Option<Timestamp> {
+    at.filter(|at| *at <= moment.now)
 }
 
 /// A notification that was taken has not reached enough people: as if that had been the answer.

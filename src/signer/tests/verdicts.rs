@@ -6,7 +6,7 @@ use crate::proof::sha256_hex;
 
 impl Bench {
     /// Tells what became of decisions, as the gateway does.
-    async fn tell(&self, id: &str, body: &Value) -> Answer {
+    async fn tell_verdicts(&self, id: &str, body: &Value) -> Answer {
         let request = Self::request("PUT", &format!("/api/v1/payments/{id}/verdicts"));
         self.send(request.body(body.to_string().into()).unwrap()).await
     }
@@ -14,7 +14,7 @@ impl Bench {
     /// Tells of one kept decision.
     async fn judge(&self, id: &str, decision: &Value, verdict: &str, code: &str) {
         let judged = json!([{"decision_id": decision, "verdict": verdict, "code": code}]);
-        let told = self.tell(id, &json!({"round": 1, "decisions": judged, "elsewhere": []})).await;
+        let told = self.tell_verdicts(id, &json!({"round": 1, "decisions": judged, "elsewhere": []})).await;
         assert_eq!(told.status, 200, "{}", told.text);
     }
 
@@ -43,16 +43,16 @@ async fn what_was_told_last_is_named_by_its_digest_and_only_of_the_round_that_is
     assert_eq!(bench.status(&id).await["told"], "");
     let body = json!({"round": 1, "decisions": [], "elsewhere": [elsewhere("ann", "approve", "counted")]});
     for _ in 0..2 {
-        assert_eq!(bench.tell(&id, &body).await.json(), json!({"id": id, "reference": REFERENCE, "round": 1}));
+        assert_eq!(bench.tell_verdicts(&id, &body).await.json(), json!({"id": id, "reference": REFERENCE, "round": 1}));
         assert_eq!(bench.status(&id).await["told"], sha256_hex(body.to_string()).as_str());
     }
-    assert_eq!(bench.tell("unknown", &body).await.fault(), (404, "unknown_payment".to_owned()));
+    assert_eq!(bench.tell_verdicts("unknown", &body).await.fault(), (404, "unknown_payment".to_owned()));
     let edited = |name: &str, value: Value| {
         let mut body = body.clone();
         body[name] = value;
         body
     };
-    assert_eq!(bench.tell(&id, &edited("round", json!(2))).await.fault(), (409, "round_unknown".to_owned()));
+    assert_eq!(bench.tell_verdicts(&id, &edited("round", json!(2))).await.fault(), (409, "round_unknown".to_owned()));
     let judged = |verdict: &str, code: &str| json!([{"decision_id": "d", "verdict": verdict, "code": code}]);
     let bad = [
         edited("round", json!(0)),
@@ -73,7 +73,7 @@ async fn what_was_told_last_is_named_by_its_digest_and_only_of_the_round_that_is
         ),
     ];
     for body in &bad {
-        assert_eq!(bench.tell(&id, body).await.fault(), (400, "invalid_request".to_owned()), "{body}");
+        assert_eq!(bench.tell_verdicts(&id, body).await.fault(), (400, "invalid_request".to_owned()), "{body}");
     }
     assert_eq!(bench.status(&id).await["told"], sha256_hex(body.to_string()).as_str(), "nothing of these was kept");
 
@@ -82,7 +82,7 @@ async fn what_was_told_last_is_named_by_its_digest_and_only_of_the_round_that_is
     assert_eq!(bench.post("/api/v1/payments", "second", &second).await.status, 200);
     assert_eq!(bench.status(&id).await["told"], "");
     assert!(bench.get(&bench.link(&id).await).await.text.contains("No decision yet."));
-    assert_eq!(bench.tell(&id, &body).await.fault(), (409, "round_stale".to_owned()));
+    assert_eq!(bench.tell_verdicts(&id, &body).await.fault(), (409, "round_stale".to_owned()));
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn what_was_decided_another_way_is_shown_as_decided_and_not_asked_for_agai
     let before = bench.get(&link).await.text;
     assert_eq!(before.matches("No decision yet.").count(), 2);
     let told = json!({"round": 1, "decisions": [], "elsewhere": [elsewhere("ann", "reject", "counted")]});
-    assert_eq!(bench.tell(&id, &told).await.status, 200);
+    assert_eq!(bench.tell_verdicts(&id, &told).await.status, 200);
     let page = bench.get(&link).await.text;
     assert_eq!(page.matches("No decision yet.").count(), 1, "bob's");
     assert!(page.contains("<strong>Rejected</strong>, recorded at ") && !page.contains("Sign as ann"));
@@ -103,7 +103,7 @@ async fn what_was_decided_another_way_is_shown_as_decided_and_not_asked_for_agai
     assert_eq!(bench.listed(&id).await, [Value::Null; 0], "it is not this service's to tell");
     // What is told counts, whatever was told before.
     let told = json!({"round": 1, "decisions": [], "elsewhere": []});
-    assert_eq!(bench.tell(&id, &told).await.status, 200);
+    assert_eq!(bench.tell_verdicts(&id, &told).await.status, 200);
     assert_eq!(bench.get(&link).await.text.matches("No decision yet.").count(), 2);
 }
 
@@ -131,12 +131,12 @@ async fn who_was_refused_reads_why_and_decides_again() {
     let result = bench.as_script(&format!("{link}/decisions"), &json!({"document": text, "jws": jws})).await;
     assert_eq!(result.status, 200);
     assert!(result.text.contains("Your decision did not count") && !result.text.contains("on its way"));
-    assert_eq!(bench.listed(&id).await, [first.clone()], "not kept twice");
+    assert_eq!(bench.listed(&id).await, std::slice::from_ref(&first), "not kept twice");
 
     // Another one is, and the first is not judged any more: it must not come to count after all.
     bench.clock.advance(1_000_000);
     let second = bench.says(&link, &body, "ann", Choice::Reject, "no").await;
-    assert_eq!(bench.listed(&id).await, [second.clone()]);
+    assert_eq!(bench.listed(&id).await, std::slice::from_ref(&second));
     let page = bench.get(&link).await.text;
     assert!(page.contains("<strong>Rejected</strong>") && page.contains("not confirmed yet"));
     assert!(!page.contains("did not count") && !page.contains("Sign as ann"));
@@ -232,7 +232,7 @@ async fn a_decision_that_could_not_be_verified_here_is_what_the_gateway_says_of_
     assert!(page.contains("was received and passed on") && page.contains("Sign as cleo"));
     let judged = json!([{"decision_id": kept[0], "verdict": "refused", "code": "SIGNATURE_INVALID"},
         {"decision_id": kept[1], "verdict": "counted", "code": ""}]);
-    assert_eq!(bench.tell(&id, &json!({"round": 1, "decisions": judged, "elsewhere": []})).await.status, 200);
+    assert_eq!(bench.tell_verdicts(&id, &json!({"round": 1, "decisions": judged, "elsewhere": []})).await.status, 200);
     let page = bench.get(&link).await.text;
     assert!(page.contains("<strong>Approved</strong>") && !page.contains("was received and passed on"), "{page}");
     assert!(!page.contains("Sign as cleo") && page.contains("Everyone who was asked has decided"));
@@ -247,14 +247,14 @@ async fn a_key_that_was_used_another_way_is_one_of_the_confirmations() {
     let id = bench.post("/api/v1/payments", "twice", &body).await.json()["id"].as_str().unwrap().to_owned();
     let link = bench.link(&id).await;
     let told = json!({"round": 1, "decisions": [], "elsewhere": [elsewhere("ann", "approve", "counted")]});
-    assert_eq!(bench.tell(&id, &told).await.status, 200);
+    assert_eq!(bench.tell_verdicts(&id, &told).await.status, 200);
     let page = bench.get(&link).await.text;
     assert!(page.contains("One confirmation is missing") && page.contains("<strong>Approved</strong>"), "{page}");
     let second = bench.says(&link, &body, "ann", Choice::Approve, "").await;
     assert!(bench.get(&link).await.text.contains("Everyone who was asked has decided"));
     // The same key twice is one; a refused one is none.
     bench.judge(&id, &second, "refused", "NONCE_CONSUMED").await;
-    assert_eq!(bench.tell(&id, &told).await.status, 200);
+    assert_eq!(bench.tell_verdicts(&id, &told).await.status, 200);
     let page = bench.get(&link).await.text;
     assert!(page.contains("One confirmation is missing") && page.contains("The earlier one stands"), "{page}");
 }

@@ -183,6 +183,9 @@ impl SignerPort for ToldSigner {
     fn prepare_notify(&self, round: i64, number: i64, signers: &[String]) -> String {
         self.0.prepare_notify(round, number, signers)
     }
+    fn asked_in(&self, body: &str) -> Vec<SignerId> {
+        self.0.asked_in(body)
+    }
     fn prepare_close(&self, round: i64, reason: &str) -> String {
         self.0.prepare_close(round, reason)
     }
