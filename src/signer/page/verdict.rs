@@ -86,8 +86,7 @@ pub(super) fn said_in_vain(view: &View<'_>, decided: &Decided) -> Markup {
 /// What became of a decision.
 pub(super) fn in_words(view: &View<'_>, verdict: &Verdict) -> &'static str {
     view.say(match verdict {
-        Verdict::Untold if matches!(view.state, State::Closed(_)) => NEVER_TOLD,
-        Verdict::Waiting(_) if matches!(view.state, State::Closed(_)) => NEVER_TOLD,
+        Verdict::Untold | Verdict::Waiting(_) if matches!(view.state, State::Closed(_)) => NEVER_TOLD,
         Verdict::Untold => UNTOLD,
         Verdict::Counted => COUNTED,
         Verdict::Surplus => SURPLUS,
