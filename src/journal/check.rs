@@ -146,7 +146,7 @@ impl Journal {
 
     /// Verifies and records each decision that the signer service keeps, and tells it what became of them.
     ///
-    /// Nobody waits for that: what ends the round is told with its end, after the payment was carried out.
+    /// What ends the round is told with its end, so that no execution waits for it.
     async fn take_in(&self, payment: Payment, status: &SignerStatus) -> Result<Payment, Refusal> {
         let mut payment = payment;
         let mut taken = Vec::new();

@@ -83,7 +83,7 @@ fn check(told: &Verdicts) -> Result<Vec<DecidedElsewhere<'_>>, Refused> {
             "verdict must be counted or surplus, without a code, or waiting or refused, with one of A-Z and _",
         ));
     }
-    let read = |said: &'_ Elsewhere| {
+    let read = |said: &Elsewhere| {
         let decided_at = Timestamp::parse_rfc3339(&said.decided_at).filter(|at| at.rfc3339() == said.decided_at)?;
         let known = said.signer_id.parse::<SignerId>().is_ok()
             && Choice::from_name(&said.decision).is_some()
