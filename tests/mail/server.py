@@ -26,7 +26,11 @@ class Box:
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
         if any(address.startswith("hang@") for address in envelope.rcpt_tos):
             await asyncio.sleep(3600)
-        taken = {"from": envelope.mail_from, "to": envelope.rcpt_tos, "tls": server.transport.get_extra_info("ssl_object") is not None}
+        taken = {
+            "from": envelope.mail_from,
+            "to": envelope.rcpt_tos,
+            "tls": server.transport.get_extra_info("ssl_object") is not None,
+        }
         taken |= {"login": session.authenticated, "text": envelope.content.decode()}
         print(json.dumps(taken), flush=True)
         return "250 taken"

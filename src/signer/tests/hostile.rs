@@ -131,7 +131,17 @@ async fn no_field_of_a_payment_is_markup_on_any_page() {
             }
         }
     }
+    // The same of a tenant whose people have passkeys.
+    let known = PaymentDocument {
+        tenant: "acme".to_owned(),
+        round: "2".to_owned(),
+        ..PaymentDocument::parse(&payload()).unwrap()
+    };
+    let body = bench.registration_of(&known.canonical().unwrap(), 2, &["ann", "bob"]);
+    assert_eq!(bench.post("/api/v1/payments", "register-2", &body).await.status, 200);
+    let link = bench.link(&id).await;
     let page = bench.get(&link).await.text;
+    only_ours(&page, "with a passkey");
     let digest = body["payment_digest"].as_str().unwrap();
     let expected =
         DecisionDocument::answering(&challenge(&body, "ann"), digest, crate::proof::PASSKEY, Choice::Approve, "");
