@@ -86,9 +86,9 @@ fn what_is_no_plan_is_refused() {
 fn after(before: &Payment, reach: Reach, now: Timestamp) -> Payment {
     let timing = Timing { reminders: plan(), ..TIMING };
     let moment = Moment { now, roll: 0, timing: &timing };
-    apply(before, Event::Notified { number: before.notice.settled + 1, since: CREATED_AT, reach }, &moment)
-        .unwrap()
-        .payment
+    let told = Event::Notified { number: before.notice.settled + 1, since: CREATED_AT, reach };
+    let begun = apply(before, Event::NotifyStarted, &moment).unwrap().payment;
+    apply(&begun, told, &moment).unwrap().payment
 }
 
 #[test]
