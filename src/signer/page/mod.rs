@@ -11,6 +11,7 @@ mod result;
 mod shell;
 mod texts;
 mod verdict;
+mod words;
 
 use maud::{Markup, html};
 
@@ -189,7 +190,10 @@ fn asker(view: &View<'_>) -> Markup {
 fn amount(view: &View<'_>) -> Markup {
     html! {
         p.amount { (grouped(&view.amount())) }
-        p.currency { (currency_name(view.language, &view.document.currency)) }
+        p.currency {
+            @if let Some(words) = words::in_words(view.amount().split(' ').next().unwrap_or_default(), view.language) { (words) " " }
+            (currency_name(view.language, &view.document.currency))
+        }
     }
 }
 
