@@ -35,9 +35,10 @@ plans-million:
 bench-reads rows="1000000":
     COUNTERSIGN_BENCH_ROWS={{ rows }} cargo test --release --test it -- growth::reads --nocapture
 
-# Fuzz the ingress with arbitrary bodies; needs a nightly toolchain and cargo-fuzz
+# Fuzz the ingress with arbitrary bodies, and the verifier with bundles; needs a nightly toolchain and cargo-fuzz
 fuzz seconds="60":
     cargo +nightly fuzz run ingress -- -max_total_time={{ seconds }} -max_len=4096
+    cargo +nightly fuzz run bundle -- -max_total_time={{ seconds }} -max_len=65536
 
 # How fast audited changes commit, beside the engine's own rate, on both engines; two minutes
 bench-audit seconds="2":

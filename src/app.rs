@@ -20,7 +20,7 @@ use crate::journal::ports::{PresencePort, RailPort, SignerPort, WebhookPort};
 use crate::journal::{
     CheckpointPlan, Checkpoints, ContextBudget, EventRules, Journal, Rules, Setup, resend_window, settle_after,
 };
-use crate::proof::NoteSigner;
+use crate::proof::{NoteSigner, PublicKey};
 use crate::store::{Store, StoreFault};
 use crate::tools::names;
 use crate::{http, worker};
@@ -216,6 +216,20 @@ pub fn checkpoint_key(config: &Config) -> Result<NoteSigner, ConfigFault> {
     NoteSigner::parse(text.trim_end()).map_err(|err| fault(err.to_string()))
 }
 
+/// Whose signature signers' keys must have; `None` where pinning is enough.
+pub fn registry_root(config: &Config) -> Result<Option<PublicKey>, ConfigFault> {
+    let file = &config.registry.root_public_key_file;
+    let fault = |why: String| ConfigFault(format!("registry.root_public_key_file: {why}"));
+    if file.is_empty() {
+        return Ok(None);
+    }
+    let pem = std::fs::read_to_string(file).map_err(|err| fault(format!("{file} can't be read: {}", err.kind())))?;
+    if pem.contains("PRIVATE KEY") {
+        return Err(fault("is a private key, which no gateway has; name its public half (.pub.pem)".to_owned()));
+    }
+    PublicKey::from_pem(&pem).map(Some).map_err(|err| fault(err.to_string()))
+}
+
 /// Those who are told of payments; a target that must not be reached is refused now.
 pub async fn webhooks(config: &Config, ambient: &Ambient) -> Result<Arc<dyn WebhookPort>, ConfigFault> {
     let client = WebhookClient::from_config(config, Arc::clone(&ambient.clock))?;
@@ -236,6 +250,7 @@ pub fn rules(config: &Config, rail: &dyn RailPort, ambient: &Ambient) -> Result<
             slow: ms(notify.slow_ms),
             attempts: notify.attempts,
         },
+        reminders: config.notify.reminders()?,
         check_every: ms(notify.check_every_ms),
         query: Backoff {
             base: ms(config.rail.query_base_ms),
@@ -285,6 +300,7 @@ pub fn rules(config: &Config, rail: &dyn RailPort, ambient: &Ambient) -> Result<
             lease: ms(config.worker.lease_ms.saturating_add(config.webhooks.timeout_ms)),
         },
         context: ContextBudget { calls: config.context.calls.into(), bytes: config.context.bytes.into() },
+        registry_root: registry_root(config)?,
     })
 }
 

@@ -18,6 +18,7 @@ use crate::config::{Config, ConfigFault, ms};
 use crate::journal::ports::{
     Answer, Cause, Dedup, Lookup, Outcome, RailCaps, RailPort, RailReceipt, Recorded, Transfer, Trouble,
 };
+use crate::proof::Receipt;
 
 const TRANSFERS: &str = "/api/v1/transfers";
 
@@ -220,12 +221,24 @@ impl TransferAnswer {
             && self.payee_account == asked.payee_account
     }
 
+    /// What is kept of it as evidence.
+    fn receipt(&self) -> RailReceipt {
+        let receipt = Receipt {
+            typ: Receipt::TYPE.to_owned(),
+            transfer_id: self.transfer_id.clone(),
+            reference: self.reference.clone(),
+            amount_minor: self.amount_minor.clone(),
+            currency: self.currency.clone(),
+            payee_account: self.payee_account.clone(),
+        };
+        // A struct of strings is always written; without one the transfer is as good.
+        RailReceipt { transfer_id: self.transfer_id.clone(), document: receipt.canonical().unwrap_or_default() }
+    }
+
     /// How it ended: settled, or refused with a listed code; `None` for anything else.
     fn ending(&self) -> Option<Result<RailReceipt, String>> {
         match self.status.as_str() {
-            "settled" if self.failure_code.is_empty() && is_name(&self.transfer_id) => {
-                Some(Ok(RailReceipt { transfer_id: self.transfer_id.clone() }))
-            }
+            "settled" if self.failure_code.is_empty() && is_name(&self.transfer_id) => Some(Ok(self.receipt())),
             "failed" if is_refusal(&self.failure_code) => Some(Err(self.failure_code.clone())),
             _ => None,
         }

@@ -18,21 +18,23 @@ use super::wire::{
 };
 use crate::ambient::{Clock, Entropy};
 use crate::config::{Config, ConfigFault, is_web, ms};
-use crate::domain::Timestamp;
+use crate::domain::{SignerId, Timestamp};
 use crate::journal::ports::{
-    Answer, Cause, KeptDecision, Notified, Outcome, PresencePort, Receipt, Recorded, Registered, Registration,
-    SignLink, SignerPort, SignerStatus, Trouble,
+    Answer, Arrival, Cause, KeptDecision, Notified, Outcome, PresencePort, Receipt, Recorded, Registered, Registration,
+    SignLink, SignerPort, SignerStatus, Trouble, Verdicts,
 };
+use crate::proof::Proof;
 
 const PAYMENTS: &str = "/api/v1/payments";
 const NOTIFY: &str = "/api/v1/payments/{id}/notify";
 const CANCEL: &str = "/api/v1/payments/{id}/cancel";
 const STATUS: &str = "/api/v1/payments/{id}/status";
+const VERDICTS: &str = "/api/v1/payments/{id}/verdicts";
 const SIGN_LINK: &str = "/api/v1/payments/{id}/sign-link";
 const PRESENCE: &str = "/api/v1/signers/{signer_id}/presence";
 
-/// How many receipts of one notification are kept.
-const MOST_RECEIPTS: usize = 16;
+/// How many receipts there may be; of a list that is longer none is read, as its end may say otherwise than its beginning.
+const MOST_RECEIPTS: usize = 256;
 
 /// The second try waits for up to this long, by full jitter.
 const LONGEST_PAUSE_MS: u64 = 250;
@@ -145,6 +147,7 @@ impl SignerPort for SignerClient {
             signers: &registration.challenges,
             expires_at: registration.expires_at.rfc3339(),
             callback_url: &self.callback_url,
+            confirmations: Some(registration.confirmations).filter(|keys| *keys > 1),
         };
         // Structs of strings and numbers always serialize; an empty body would not be sent.
         serde_json::to_string(&body).unwrap_or_default()
@@ -152,6 +155,11 @@ impl SignerPort for SignerClient {
 
     fn prepare_notify(&self, round: i64, number: i64, signers: &[String]) -> String {
         serde_json::to_string(&NotifyBody { round, notification: number, signers }).unwrap_or_default()
+    }
+
+    fn asked_in(&self, body: &str) -> Vec<SignerId> {
+        let asked = serde_json::from_str::<AskedNotify>(body).map(|asked| asked.signers).unwrap_or_default();
+        asked.iter().filter_map(|signer| signer.parse().ok()).collect()
     }
 
     fn prepare_close(&self, round: i64, reason: &str) -> String {
@@ -242,6 +250,17 @@ impl SignerPort for SignerClient {
         })
     }
 
+    fn prepare_verdicts(&self, verdicts: &Verdicts) -> String {
+        serde_json::to_string(verdicts).unwrap_or_default()
+    }
+
+    fn tell_verdicts<'a>(&'a self, id: &'a str, body: &'a str) -> BoxFuture<'a, Answer<()>> {
+        Box::pin(async move {
+            let path = known(id, "verdicts")?;
+            answer(self.send(Kind::Put(body), VERDICTS, &path, None).await.0, |_| Ok(()))
+        })
+    }
+
     fn sign_link<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Answer<SignLink>> {
         Box::pin(async move {
             let path = known(id, "sign-link")?;
@@ -314,16 +333,18 @@ fn judge<T>(reply: &Reply, check: impl FnOnce(&Reply) -> Result<T, Cause>) -> Ou
 fn receipts(told: serde_json::Value) -> Vec<Receipt> {
     let lines: Vec<serde_json::Value> = serde_json::from_value(told).unwrap_or_default();
     let receipt = |line| {
-        let ReceiptLine { signer_id, channel, outcome } = serde_json::from_value(line).ok()?;
-        let channel = if is_word(&channel) { channel } else { String::new() };
-        let delivered = match outcome.as_str() {
-            "delivered" => true,
-            "unreachable" => false,
-            _ => return None,
+        let ReceiptLine { signer_id, notification, channel, outcome, reason, at } =
+            serde_json::from_value(line).ok()?;
+        let word = |text: String| if is_word(&text) { text } else { String::new() };
+        let outcome = Arrival::from_name(&outcome)?;
+        let signer = match (signer_id.as_str(), outcome) {
+            ("", Arrival::Viewed) => None,
+            (signer, _) => Some(signer.parse().ok()?),
         };
-        Some(Receipt { signer: signer_id.parse().ok()?, channel, delivered })
+        let at = Timestamp::parse_rfc3339(&at);
+        Some(Receipt { signer, notification, channel: word(channel), outcome, reason: word(reason), at })
     };
-    lines.into_iter().filter_map(receipt).take(MOST_RECEIPTS).collect()
+    if lines.len() > MOST_RECEIPTS { Vec::new() } else { lines.into_iter().filter_map(receipt).collect() }
 }
 
 fn registered(told: RegisteredBody) -> Result<Registered, Cause> {
@@ -350,21 +371,26 @@ fn status(told: StatusBody, id: &str) -> Result<SignerStatus, Cause> {
         return Err(Cause::Garbage);
     }
     // Proofs of a kind that is not known here can't be verified, so they are left where they are.
-    let decisions = told.decisions.into_iter().filter(|line| line.proof.kind == "jws").map(|line| KeptDecision {
-        decision_id: line.decision_id,
-        document: line.document,
-        jws: line.proof.value,
+    let decisions = told.decisions.into_iter().filter_map(|line| {
+        let proof = Proof::of(&line.proof.kind, line.proof.value)?;
+        Some(KeptDecision { decision_id: line.decision_id, document: line.document, proof })
     });
     Ok(SignerStatus {
         round: told.round,
         open,
         decisions: decisions.collect(),
+        receipts: receipts(told.receipts),
+        told: told.told.as_str().map(str::to_owned),
         online: told.signers.into_iter().map(|line| (line.signer_id, line.online)).collect(),
     })
 }
 
 fn link(told: LinkBody) -> Result<SignLink, Cause> {
-    url::Url::parse(&told.url).ok().filter(is_web).ok_or(Cause::Garbage)?;
+    let is_address = |text: &str| url::Url::parse(text).is_ok_and(|url| is_web(&url));
     let expires_at = Timestamp::parse_rfc3339(&told.expires_at).ok_or(Cause::Garbage)?;
-    Ok(SignLink { url: told.url, expires_at })
+    if is_address(&told.url) && (told.qr_url.is_empty() || is_address(&told.qr_url)) {
+        Ok(SignLink { url: told.url, expires_at, qr_url: told.qr_url })
+    } else {
+        Err(Cause::Garbage)
+    }
 }

@@ -10,7 +10,7 @@ use crate::ambient::{SystemClock, SystemEntropy};
 use crate::domain::Timestamp;
 use crate::journal::for_test;
 use crate::journal::ports::{
-    Cause, Notified, Outcome, PresencePort as _, Receipt, Recorded, Registered, Registration, SignerPort as _,
+    Arrival, Cause, Notified, Outcome, PresencePort as _, Receipt, Recorded, Registered, Registration, SignerPort as _,
 };
 use crate::proof::Challenge;
 
@@ -62,6 +62,7 @@ fn the_bodies_are_the_contract_s() {
         payment_digest: "ZGln".to_owned(),
         challenges: vec![challenge],
         expires_at: Timestamp::parse_rfc3339("2026-01-02T04:04:05Z").unwrap(),
+        confirmations: 1,
     };
     let signer = signer("http://x");
     assert_eq!(
@@ -73,6 +74,8 @@ fn the_bodies_are_the_contract_s() {
             r#""callback_url":"https://gateway.example/callbacks/signer"}"#
         )
     );
+    let twice = Registration { confirmations: 2, ..registration };
+    assert!(signer.prepare_register(&twice).ends_with(r#"/callbacks/signer","confirmations":2}"#));
     let notify = signer.prepare_notify(1, 3, &["finance-1".to_owned()]);
     assert_eq!(notify, r#"{"round":1,"notification":3,"signers":["finance-1"]}"#);
     assert_eq!(signer.prepare_close(2, "signed"), r#"{"round":2,"reason":"signed"}"#);
@@ -173,17 +176,38 @@ async fn a_notification_is_compared_with_the_one_asked_for() {
         |receipts: &str| answer("notified", 3, "").replace("\"receipts\":[]", &format!("\"receipts\":{receipts}"));
     let told_of = r#"[{"signer_id":"ann","channel":"console","outcome":"delivered"},
         {"signer_id":"bob","channel":"+1 555 SECRET","outcome":"unreachable"},
-        {"signer_id":"a\nb","channel":"mail","outcome":"delivered"},
+        {"signer_id":"a\nb","channel":"mail","outcome":"delivered"},{"signer_id":"","channel":"mail","outcome":"delivered"},
+        {"signer_id":"cleo","notification":3,"channel":"push","outcome":"deferred","reason":"quiet_hours",
+         "at":"2026-01-01T07:00:00.000Z"},{"signer_id":"","channel":"page","outcome":"viewed","reason":"SECRET WORDS"},
         {"signer_id":"eve","channel":"mail","outcome":"perhaps"},{"signer_id":7},null]"#;
-    let receipt = |signer: &str, channel: &str, delivered| Receipt {
-        signer: signer.parse().unwrap(),
+    let receipt = |signer: &str, channel: &str, outcome| Receipt {
+        signer: signer.parse().ok(),
+        notification: 0,
         channel: channel.to_owned(),
-        delivered,
+        outcome,
+        reason: String::new(),
+        at: None,
     };
-    let ann_and_bob = vec![receipt("ann", "console", true), receipt("bob", "", false)];
-    assert_eq!(notify(told(told_of)).await, reached(ann_and_bob.clone()));
-    assert_eq!(ann_and_bob[0].to_string(), "ann by console: delivered");
-    assert_eq!(ann_and_bob[1].to_string(), "bob: unreachable");
+    let put_off = Receipt {
+        notification: 3,
+        reason: "quiet_hours".to_owned(),
+        at: Timestamp::parse_rfc3339("2026-01-01T07:00:00.000Z"),
+        ..receipt("cleo", "push", Arrival::Deferred)
+    };
+    let all = [
+        receipt("ann", "console", Arrival::Delivered),
+        receipt("bob", "", Arrival::Unreachable),
+        put_off,
+        receipt("", "page", Arrival::Viewed),
+    ];
+    assert_eq!(notify(told(told_of)).await, reached(all.to_vec()));
+    let words = [
+        "ann by console: delivered",
+        "bob: unreachable",
+        "cleo by push: deferred (quiet_hours)",
+        "somebody by page: viewed",
+    ];
+    assert_eq!(all.map(|receipt| receipt.to_string()), words);
     for none in ["null", "7", "{}", "\"x\"", "[[]]"] {
         assert_eq!(notify(told(none)).await, reached(Vec::new()), "{none}");
     }
@@ -215,7 +239,7 @@ async fn reads_are_checked() {
     let server = Script::play([says(200, status)]).await;
     let told = signer(&server.url).status("s1").await.unwrap();
     assert_eq!((told.round, told.open, told.online), (1, true, vec![("f".to_owned(), true)]));
-    assert_eq!(told.decisions.iter().map(|kept| kept.jws.as_str()).collect::<Vec<_>>(), ["a..b"]);
+    assert_eq!(told.decisions.iter().map(|kept| kept.proof.text()).collect::<Vec<_>>(), ["a..b"]);
     assert_eq!(signer(&server.url).status("s2").await.unwrap_err().cause, Cause::Mismatch);
     assert_eq!(signer(&server.url).status("a/b").await.unwrap_err().cause, Cause::NotFound);
 

@@ -16,6 +16,9 @@ pub(super) struct RegisterBody<'a> {
     pub(super) signers: &'a [Challenge],
     pub(super) expires_at: String,
     pub(super) callback_url: &'a str,
+    /// Left out where one key is enough, as services know it that never heard of more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) confirmations: Option<u32>,
 }
 
 /// `POST /api/v1/payments/{id}/notify`.
@@ -44,6 +47,7 @@ pub(super) struct AskedRegister {
 #[derive(Deserialize)]
 pub(super) struct AskedNotify {
     pub(super) notification: i64,
+    pub(super) signers: Vec<String>,
 }
 
 /// A payment as the signer service names it.
@@ -69,8 +73,14 @@ pub(super) struct NotifiedBody {
 #[derive(Deserialize)]
 pub(super) struct ReceiptLine {
     pub(super) signer_id: String,
+    #[serde(default)]
+    pub(super) notification: i64,
     pub(super) channel: String,
     pub(super) outcome: String,
+    #[serde(default)]
+    pub(super) reason: String,
+    #[serde(default)]
+    pub(super) at: String,
 }
 
 /// The answer to a closing.
@@ -95,6 +105,11 @@ pub(super) struct StatusBody {
     pub(super) state: String,
     pub(super) signers: Vec<SignerLine>,
     pub(super) decisions: Vec<DecisionLine>,
+    #[serde(default)]
+    pub(super) receipts: serde_json::Value,
+    /// Text from a service that wants to be told what counts.
+    #[serde(default)]
+    pub(super) told: serde_json::Value,
 }
 
 /// Whether one signer can be reached.
@@ -125,6 +140,8 @@ pub(super) struct ProofLine {
 pub(super) struct LinkBody {
     pub(super) url: String,
     pub(super) expires_at: String,
+    #[serde(default)]
+    pub(super) qr_url: String,
 }
 
 /// `POST /api/v1/transfers`; also read back from a recorded body, to compare answers with.

@@ -13,8 +13,9 @@ use super::{CommandFault, ambient, failed};
 use crate::app::{Ambient, Gateway, open_store, parse_policy};
 use crate::config::{Config, ms};
 use crate::http::serve::{Serving, bind, serve};
-use crate::journal::KeyEnrolment;
+use crate::journal::Registry;
 use crate::lifecycle::{stop_on_signals, stop_with_parent};
+use crate::proof::SignerKey;
 use crate::sandbox::Sandbox;
 use crate::signer::{DirectoryEntry, SignerService, SignerSettings};
 use crate::telemetry;
@@ -108,11 +109,14 @@ impl Dev {
             tokio::spawn(serve(rail_socket, rail.router(), serving, peers_stop.clone())),
             tokio::spawn({
                 let stop = peers_stop.clone();
-                async move { signer.deliver_callbacks(stop).await }
+                async move {
+                    tokio::join!(signer.deliver_callbacks(stop.clone()), signer.carry_messages(stop));
+                }
             }),
         ];
         let card = home.card(&config, peers, ambient.clock.as_ref());
         home.publish(&card)?;
+        home.publish_settings(&config)?;
         if self.until_stdin_ends {
             if heard(format_args!("{}\n", serde_json::to_string(&card).map_err(failed)?)).is_err() {
                 stop.cancel();
@@ -168,7 +172,9 @@ impl Listeners {
     fn peers(&self) -> Result<Peers, CommandFault> {
         let url =
             |listener: &TcpListener| listener.local_addr().map(|address| format!("http://{address}")).map_err(failed);
-        Ok(Peers { gateway: url(&self.gateway)?, signer: url(&self.signer)?, rail: url(&self.rail)? })
+        let port = self.signer.local_addr().map_err(failed)?.port();
+        let pages = format!("http://localhost:{port}");
+        Ok(Peers { gateway: url(&self.gateway)?, signer: url(&self.signer)?, pages, rail: url(&self.rail)? })
     }
 }
 
@@ -180,31 +186,35 @@ fn signer_settings(home: &Home, peers: &Peers) -> Result<SignerSettings, Command
             name: signer.to_owned(),
             key_pem: Some(key_pem),
             online: true,
+            ..DirectoryEntry::default()
         })
     };
     Ok(SignerSettings {
         database: home.path("signer.db"),
         api_key: home.signer_api_key(),
         callback_secret: home.callback_secret(),
-        public_url: peers.signer.clone(),
+        public_url: peers.pages.clone(),
         directory: home.signers().map(entry).collect::<Result<_, CommandFault>>()?,
+        reaching: crate::signer::Reaching::default(),
         link_ttl: std::time::Duration::from_mins(15),
         presence_switch: true,
     })
 }
 
-/// Pins the dev signers' keys in the gateway's own table, as an operator would.
+/// Pins the dev signers' keys in the gateway's own table, with the root's word, as an operator would.
 async fn enrol(config: &Config, home: &Home, ambient: &Ambient) -> Result<(), CommandFault> {
     let store = open_store(config, Arc::clone(&ambient.clock)).await?;
     for (signer, key) in home.signers() {
-        let enrolment = KeyEnrolment {
+        let registry = Registry {
             tenant: config.auth.default_tenant.parse().map_err(failed)?,
             signer: signer.parse().map_err(failed)?,
-            key_id: dev_key_id(key).parse().map_err(failed)?,
             by: "dev-setup".to_owned(),
             node: "dev".to_owned(),
         };
-        enrolment.pin(&store, &key.public()).await.map_err(failed)?;
+        let key_id = dev_key_id(key).parse().map_err(failed)?;
+        let pinned = SignerKey::Jws(key.public());
+        registry.clone().pin(&store, &key_id, &pinned).await.map_err(failed)?;
+        registry.certify(&store, &key_id, &pinned.public_key(), home.root()).await.map_err(failed)?;
     }
     store.close().await;
     Ok(())
@@ -212,7 +222,7 @@ async fn enrol(config: &Config, home: &Home, ambient: &Ambient) -> Result<(), Co
 
 fn welcome(card: &Card, folder: &str) -> String {
     let Card { mcp_url, tokens, peers, .. } = card;
-    let Peers { signer, rail, .. } = peers;
+    let Peers { gateway, signer, pages, rail } = peers;
     let client = serde_json::json!({"mcpServers": {"countersign": {
         "type": "streamable-http", "url": mcp_url, "headers": {"Authorization": format!("Bearer {}", tokens.agent)}}}});
     let client = serde_json::to_string_pretty(&client).unwrap_or_default();
@@ -220,7 +230,7 @@ fn welcome(card: &Card, folder: &str) -> String {
         r#"Countersign dev is running. Ctrl-C stops it; keys and data stay in {folder}.
 
   MCP endpoint     {mcp_url}
-  Signer service   {signer}   (sign pages: {signer}/sign/…, get_sign_link gives the address)
+  Signer service   {signer}   (sign pages: {pages}/sign/…, get_sign_link gives the address)
   Sandbox rail     {rail}   (its ledger: {rail}/sandbox/ledger, with the key in {folder}/keys/rail-api-key)
 
 Tokens, good for 24 hours:
@@ -246,6 +256,15 @@ Propose a payment:
 Then countersign it, as the person finance-1, from another terminal in this folder:
 
   cargo run -- sign order-1        (installed: countersign sign order-1)
+
+Or make a passkey first, and countersign on the sign page:
+
+  cargo run -- keys invite finance-1 --by me --config {folder}/countersign.toml
+
+What stands behind a payment, for anyone to check:
+
+  curl -s {gateway}/payments/PAYMENT_ID/evidence -H 'Authorization: Bearer AUDITOR' > evidence.json
+  cargo run -- verify evidence evidence.json --root {folder}/keys/root.pub.pem --checkpoint-key {folder}/keys/checkpoint-key.pub
 "#,
         agent = tokens.agent,
         signer_token = tokens.signer,

@@ -21,6 +21,9 @@ pub struct Peers {
     pub gateway: String,
     /// The reference signer service.
     pub signer: String,
+    /// Its pages, as people open them: browsers have passkeys at a host name, never at an address.
+    #[serde(default)]
+    pub pages: String,
     /// The sandbox rail.
     pub rail: String,
 }
@@ -75,6 +78,9 @@ pub(super) const SIGNERS: [&str; 2] = ["finance-1", "finance-2"];
 /// The key of the audit's checkpoints, and what its checkpoints are named after.
 const CHECKPOINT_KEY: &str = "checkpoint-key";
 const ORIGIN: &str = "dev";
+/// The registry's root.
+const ROOT_KEY: &str = "root.pem";
+const ROOT_PUBLIC_KEY: &str = "root.pub.pem";
 /// How long dev tokens last.
 const TOKENS_LAST: Duration = Duration::from_hours(24);
 
@@ -84,6 +90,7 @@ pub struct Home {
     dir: PathBuf,
     mint: Mint,
     signer_keys: Vec<SigningKey>,
+    root: SigningKey,
     signer_api_key: String,
     rail_api_key: String,
     callback_secret: String,
@@ -131,6 +138,10 @@ impl Home {
                     .map_err(|err| CommandFault::Unusable(format!("keys/{signer}.pem: {err}")))?,
             );
         }
+        let root = SigningKey::from_pem(&file(ROOT_KEY, &key_pem)?)
+            .map_err(|err| CommandFault::Unusable(format!("keys/{ROOT_KEY}: {err}")))?;
+        let public = dir.join("keys").join(ROOT_PUBLIC_KEY);
+        write_private(&public, &root.public().to_pem().map_err(failed)?).map_err(|err| unusable(&public, err))?;
         let jwks = dir.join("keys").join("jwks.json");
         write_private(&jwks, &mint.jwks()).map_err(|err| unusable(&jwks, err))?;
         let checkpoint_key = || Ok(NoteSigner::from_seed(ORIGIN, &seed()).map_err(failed)?.to_text());
@@ -146,6 +157,7 @@ impl Home {
             dir,
             mint,
             signer_keys,
+            root,
         })
     }
 
@@ -189,6 +201,11 @@ impl Home {
         SIGNERS.into_iter().zip(&self.signer_keys)
     }
 
+    /// The registry's root: of a dev instance alone it is where the gateway is.
+    pub(super) const fn root(&self) -> &SigningKey {
+        &self.root
+    }
+
     /// Points `config` at this folder and these peers.
     pub(super) fn configure(&self, config: &mut Config, peers: &Peers) {
         config.server.public_url.clone_from(&peers.gateway);
@@ -199,6 +216,11 @@ impl Home {
         config.signer.url.clone_from(&peers.signer);
         config.signer.api_key = self.signer_api_key();
         config.signer.callback_secret = self.callback_secret();
+        if let Ok(url) = url::Url::parse(&peers.pages) {
+            url.host_str().unwrap_or_default().clone_into(&mut config.passkeys.rp_id);
+            config.passkeys.origins = vec![url.origin().ascii_serialization()];
+        }
+        config.registry.root_public_key_file = self.path("keys").join(ROOT_PUBLIC_KEY).display().to_string();
         config.rail.url.clone_from(&peers.rail);
         config.rail.api_key = self.rail_api_key();
         config.audit.checkpoint_folder = self.path("checkpoints");
@@ -248,6 +270,37 @@ impl Home {
         }
     }
 
+    /// Writes the settings that commands on the gateway's database and peers need, so that `--config` finds them.
+    pub(super) fn publish_settings(&self, config: &Config) -> Result<(), CommandFault> {
+        let key = |name: &str| self.path("keys").join(name).display().to_string();
+        let text = |text: &str| serde_json::Value::from(text).to_string();
+        let origins = serde_json::json!(config.passkeys.origins);
+        let settings = format!(
+            "# Where this dev instance is, for the commands that take --config; written anew at each start.\n\n\
+             [server]\npublic_url = {}\n\n[database]\nurl = {}\n\n[auth]\nissuer = {}\njwks_file = {}\n\n\
+             [payments]\npayee_account = {}\n\n[signer]\nurl = {}\napi_key_file = {}\ncallback_secret_file = {}\n\n\
+             [passkeys]\nrp_id = {}\norigins = {origins}\n\n[registry]\nroot_public_key_file = {}\n\n[rail]\nurl = {}\napi_key_file = {}\n\n\
+             [audit]\ncheckpoint_folder = {}\ncheckpoint_key_file = {}\n",
+            text(&config.server.public_url),
+            text(&format!("sqlite://{}", self.path("gateway.db").display())),
+            text(&config.auth.issuer),
+            text(&config.auth.jwks_file),
+            text(&config.payments.payee_account),
+            text(&config.signer.url),
+            text(&key("signer-api-key")),
+            text(&key("callback-secret")),
+            text(&config.passkeys.rp_id),
+            text(&config.registry.root_public_key_file),
+            text(&config.rail.url),
+            text(&key("rail-api-key")),
+            text(&self.path("checkpoints").display().to_string()),
+            text(&config.audit.checkpoint_key_file),
+        );
+        let path = self.path(SETTINGS);
+        write_private(&path, &settings)
+            .map_err(|err| failed(format_args!("{}: can't be written: {err}", path.display())))
+    }
+
     /// Writes the card where `sign` and `token` find it.
     pub(super) fn publish(&self, card: &Card) -> Result<(), CommandFault> {
         let text = serde_json::to_string_pretty(card).map_err(failed)?;
@@ -257,6 +310,8 @@ impl Home {
 }
 
 const CARD: &str = "dev.json";
+/// The settings, for commands that take `--config`.
+pub(super) const SETTINGS: &str = "countersign.toml";
 
 impl Card {
     /// The card of the dev instance whose folder is `dir`.

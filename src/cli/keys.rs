@@ -1,19 +1,22 @@
 //! `countersign keys`: key files of a first deployment, and whose keys count.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use secrecy::SecretString;
 
 use super::home::{write_private, write_public};
 use super::output::{say, warn};
+use super::pair::{Pair, at, broken, seed};
+use super::passkeys::{Invite, Pin, Uninvite, registry, tell};
+use super::root::{Certify, Root, RootKey};
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed, read};
 use crate::app::{open_used, read_policy};
 use crate::config::{Config, api_key, whsec_of, whsecs};
+use crate::domain::KeyId;
 use crate::http::auth::Mint;
-use crate::journal::KeyEnrolment;
-use crate::proof::{NoteSigner, PublicKey, SigningKey, b64url, key_id_of};
+use crate::proof::{NoteSigner, PublicKey, SignerKey, SigningKey, b64url, key_id_of};
 
 /// `keys …`.
 #[derive(Debug, Subcommand)]
@@ -38,9 +41,36 @@ pub(super) enum Keys {
         after_help = "Example:\n  countersign keys checkpoint checkpoint-key --origin pay.example     writes checkpoint-key (audit.checkpoint_key_file) and checkpoint-key.pub\n\nOne key for one deployment. Keep it off the database's host; give the public half to whoever audits."
     )]
     Checkpoint(CheckpointKey),
+    /// Make the registry's root key, with which operators sign whose key is whose; it is never on a gateway
+    #[command(
+        after_help = "Example:\n  countersign keys root root.pem     writes root.pem (keys … --root-key) and root.pub.pem (registry.root_public_key_file, verify evidence --root)\n\nOne for one registry. Keep it away from gateways and their database, and give the public half to whoever audits."
+    )]
+    Root(Root),
+    /// Put the root's word on a key that is pinned already, or was revoked without it
+    #[command(
+        after_help = "Example:\n  countersign keys certify finance-1 ed25519-AbC… --by 'ops: J. Doe' --root-key root.pem\n\nThe signer service is told of a passkey that counts by it: it is offered from then on."
+    )]
+    Certify(Certify),
     /// Pin a signer's public key in the gateway's database, audited
-    #[command(after_help = "Example:\n  countersign keys enrol finance-1 finance-1.pub.pem --by 'ops: J. Doe'")]
+    #[command(
+        after_help = "Examples:\n  countersign keys enrol finance-1 finance-1.pub.pem --by 'ops: J. Doe'\n  countersign keys enrol finance-1 finance-1.pub.pem --by 'ops: J. Doe' --root-key root.pem"
+    )]
     Enrol(Enrol),
+    /// Invite a person to make a passkey: writes the invitation down, audited, and prints the link
+    #[command(
+        after_help = "Example:\n  countersign keys invite finance-1 --by 'ops: J. Doe'\n\nThe passkey counts once it was pinned: countersign keys pin."
+    )]
+    Invite(Invite),
+    /// Withdraw an invitation that was not used: no passkey is pinned by it any more, audited
+    #[command(
+        after_help = "Example:\n  countersign keys uninvite finance-1 inv_… --by 'ops: J. Doe'\n\nFor a link that went astray. A passkey that was pinned already goes by keys revoke."
+    )]
+    Uninvite(Uninvite),
+    /// Pin the passkey that answers an invitation, once its owner has read its code to you
+    #[command(
+        after_help = "Examples:\n  countersign keys pin finance-1 inv_… 7KQ2-M9XD-4H0T --by 'ops: J. Doe'\n  countersign keys pin finance-1 inv_… 7KQ2-M9XD-4H0T --by 'ops: J. Doe' --root-key root.pem\n\nThe code is what makes the passkey theirs: let them read it to you, on the telephone say. A passkey that\nwas exchanged on its way has another code.\n\nWhere the gateway goes by a registry root, the passkey counts, and is offered, once the root has signed it:\nwith --root-key, or by keys certify where the root's key is."
+    )]
+    Pin(Pin),
     /// Revoke a signer's key: it counts no more
     #[command(after_help = "Example:\n  countersign keys revoke finance-1 ed25519-AbC… --by 'ops: J. Doe'")]
     Revoke(Revoke),
@@ -94,6 +124,8 @@ pub(super) struct Enrol {
     #[arg(long)]
     key_id: Option<String>,
     #[command(flatten)]
+    root: RootKey,
+    #[command(flatten)]
     file: ConfigFile,
 }
 
@@ -111,18 +143,9 @@ pub(super) struct Revoke {
     #[arg(long, default_value = "default")]
     tenant: String,
     #[command(flatten)]
+    root: RootKey,
+    #[command(flatten)]
     file: ConfigFile,
-}
-
-/// What could not be written, by its path.
-fn at(path: &Path) -> impl Fn(std::io::Error) -> CommandFault {
-    move |err| failed(format_args!("{}: can't be written: {err}", path.display()))
-}
-
-fn seed() -> [u8; 32] {
-    let mut seed = [0; 32];
-    ambient().entropy.fill(&mut seed);
-    seed
 }
 
 impl Keys {
@@ -132,19 +155,15 @@ impl Keys {
             Self::New(new) => new.run(),
             Self::Issuer(issuer) => issuer.run(),
             Self::Checkpoint(checkpoint) => checkpoint.run(),
+            Self::Root(root) => root.run(),
+            Self::Certify(certify) => certify.run().await,
             Self::Enrol(enrol) => enrol.run().await,
+            Self::Invite(invite) => invite.run().await,
+            Self::Uninvite(uninvite) => uninvite.run().await,
+            Self::Pin(pin) => pin.run().await,
             Self::Revoke(revoke) => revoke.run().await,
         }
     }
-}
-
-/// What a file says that was to hold a key or secret and does not, as one does that a crash or a full disk cut off.
-fn broken(path: &Path, text: &str, what: &str) -> CommandFault {
-    let why = if text.trim().is_empty() { "it is empty" } else { "it was cut off, or is something else" };
-    CommandFault::Unusable(format!(
-        "{}: is no {what}: {why}; move it away, and repeat this to make a new one",
-        path.display()
-    ))
 }
 
 /// Whether a secret's text can be used as such.
@@ -179,68 +198,6 @@ impl Init {
         // Said when all is done, as nobody may be reading.
         lines.iter().for_each(say);
         Ok(())
-    }
-}
-
-/// A key in a file of its own, and its public half beside it.
-struct Pair<'a> {
-    private: &'a Path,
-    public: PathBuf,
-    /// The public half of a private one; `None` for what is none.
-    public_of: fn(&str) -> Option<String>,
-}
-
-/// What came of writing a pair.
-struct Written {
-    public: String,
-    /// What became of the private half.
-    private: &'static str,
-}
-
-impl Pair<'_> {
-    /// Writes both halves; no key is ever overwritten, and an empty public half is as good as none.
-    ///
-    /// `fits` is asked of a private half that was there alone.
-    ///
-    /// *Crash*: whoever finds the private half alone writes the public one from it.
-    fn write(
-        &self,
-        mint: impl FnOnce() -> Result<String, CommandFault>,
-        fits: impl FnOnce(&str) -> Result<(), CommandFault>,
-    ) -> Result<Written, CommandFault> {
-        let there = if self.public.exists() { read(&self.public)? } else { String::new() };
-        let there = there.trim();
-        let kept = self.private.exists();
-        let private = if kept {
-            read(self.private)?
-        } else if there.is_empty() {
-            let private = mint()?;
-            write_private(self.private, &private).map_err(at(self.private))?;
-            private
-        } else {
-            return Err(failed(format_args!(
-                "{}: exists, and its private half may be kept elsewhere; name another file",
-                self.public.display()
-            )));
-        };
-        let Some(public) = (self.public_of)(&private) else {
-            return Err(broken(self.private, &private, "private key"));
-        };
-        if there == public.trim() {
-            return Err(failed(format_args!("{}: exists; a key is never overwritten", self.private.display())));
-        }
-        if !there.is_empty() {
-            return Err(CommandFault::Unusable(format!(
-                "{}: is not the public half of {}; move it away, and repeat this to make that",
-                self.public.display(),
-                self.private.display()
-            )));
-        }
-        if kept {
-            fits(&private)?;
-        }
-        write_public(&self.public, &public).map_err(at(&self.public))?;
-        Ok(Written { public, private: if kept { "kept " } else { "wrote" } })
     }
 }
 
@@ -327,11 +284,16 @@ impl Enrol {
         }
         let key = PublicKey::from_pem(&pem).map_err(|err| unusable(&err))?;
         let key_id = self.key_id.clone().unwrap_or_else(|| key_id_of(&key));
-        let enrolment = enrolment(&self.tenant, &self.signer, &key_id, &self.by)?;
+        let registry = registry(&self.tenant, &self.signer, &self.by)?;
+        let name = key_id_in(&key_id)?;
         let config = Config::load(self.file.config.as_deref())?;
+        let root = self.root.read(&config)?;
         let store = open_used(&config, ambient().clock).await?;
-        let new = enrolment.pin(&store, &key).await.map_err(failed)?;
+        let key = SignerKey::Jws(key);
+        let new = registry.clone().pin(&store, &name, &key).await.map_err(failed)?;
+        root.certify(&store, &registry, &name, &key.public_key()).await?;
         say(format_args!("{} {} {key_id}", self.signer, if new { "enrolled" } else { "already has" }));
+        root.counts(&store, &registry, &name).await?;
         // The policy may be another machine's: then nothing is said.
         if read_policy(&config).is_ok_and(|policy| !policy.signers().contains(self.signer.as_str())) {
             warn(format_args!("countersign: no group of the policy names {}: this key approves nothing", self.signer));
@@ -343,24 +305,23 @@ impl Enrol {
 
 impl Revoke {
     async fn run(self) -> Result<(), CommandFault> {
-        let store = open_used(&Config::load(self.file.config.as_deref())?, ambient().clock).await?;
-        enrolment(&self.tenant, &self.signer, &self.key_id, &self.by)?.revoke(&store).await.map_err(failed)?;
+        let registry = registry(&self.tenant, &self.signer, &self.by)?;
+        let key_id = key_id_in(&self.key_id)?;
+        let config = Config::load(self.file.config.as_deref())?;
+        let root = self.root.read(&config)?;
+        let store = open_used(&config, ambient().clock).await?;
+        let revoked = registry.clone().revoke(&store, &key_id).await.map_err(failed)?;
         say(format_args!("{} lost {}", self.signer, self.key_id));
+        let certified = root.certify(&store, &registry, &key_id, &revoked.public_key).await;
         store.close().await;
+        certified?;
+        if !revoked.credential_id.is_empty() {
+            tell(&config, &registry, &revoked, "revoked").await;
+        }
         Ok(())
     }
 }
 
-fn enrolment(tenant: &str, signer: &str, key_id: &str, by: &str) -> Result<KeyEnrolment, CommandFault> {
-    let unusable = |err: crate::domain::Refusal| CommandFault::Unusable(err.message);
-    if by.trim().is_empty() {
-        return Err(CommandFault::Unusable("--by: say who vouches for it".to_owned()));
-    }
-    Ok(KeyEnrolment {
-        tenant: tenant.parse().map_err(unusable)?,
-        signer: signer.parse().map_err(unusable)?,
-        key_id: key_id.parse().map_err(unusable)?,
-        by: by.to_owned(),
-        node: "cli".to_owned(),
-    })
+pub(super) fn key_id_in(key_id: &str) -> Result<KeyId, CommandFault> {
+    key_id.parse().map_err(|err: crate::domain::Refusal| CommandFault::Unusable(err.message))
 }

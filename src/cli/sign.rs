@@ -131,6 +131,13 @@ impl Sign {
         if !wanted && !forms.is_empty() {
             return Err(failed(approval.text("message")));
         }
+        // The same key confirms nothing: another of theirs does.
+        let used = approval.body.get("confirmed_by").and_then(Value::as_array);
+        if used.is_some_and(|used| used.iter().any(|key| key.as_str() == Some(&desk.key_id)))
+            && choice == Choice::Approve
+        {
+            return Err(failed(approval.text("message")));
+        }
         let form = forms.iter().find(|form| form.get("key_id").and_then(Value::as_str) == Some(&desk.key_id));
         let text = form.and_then(|form| form.get("decision_document")).and_then(Value::as_str).ok_or_else(|| {
             failed(format_args!(

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, value_parser};
-use serde::Deserialize;
 
-use super::{A_YEAR_OF_MINUTES, CommandFault, ambient, failed, read, secret};
+use super::people::People;
+use super::{A_YEAR_OF_MINUTES, CommandFault, ambient, failed, secret};
 use crate::config::Config;
 use crate::http::serve::{Serving, bind, serve};
 use crate::lifecycle::stop_on_signals;
-use crate::signer::{DirectoryEntry, SignerService, SignerSettings};
+use crate::signer::{SignerService, SignerSettings};
 use crate::telemetry;
 
 /// Options of `signer`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  countersign signer --directory signers.toml --database signer.db \\\n    --api-key-file secrets/signer-api-key --callback-secret-file secrets/callback-secret\n\nsigners.toml:\n  [[signer]]\n  signer_id = \"finance-1\"\n  name = \"Finance, first\"\n  public_key_file = \"finance-1.pub.pem\"   # optional"
+    after_help = "Example:\n  countersign signer --directory signers.toml --database signer.db \\\n    --api-key-file secrets/signer-api-key --callback-secret-file secrets/callback-secret\n\nsigners.toml:\n  [[signer]]\n  signer_id = \"finance-1\"\n  name = \"Finance, first\"\n  public_key_file = \"finance-1.pub.pem\"   # optional\n  channels = [{ by = \"console\" }]            # mail, push and more: docs/channels.md"
 )]
 pub(super) struct Signer {
     /// Where it listens
@@ -29,7 +29,7 @@ pub(super) struct Signer {
     /// Its database file
     #[arg(long, default_value = "signer.db", env = "COUNTERSIGN_SIGNER_DATABASE")]
     database: PathBuf,
-    /// Who can be asked (TOML)
+    /// Who can be asked, and how each is reached (TOML)
     #[arg(long, env = "COUNTERSIGN_SIGNER_DIRECTORY")]
     directory: PathBuf,
     /// The API key that the gateway shows
@@ -38,33 +38,12 @@ pub(super) struct Signer {
     /// The secret that callbacks are signed with
     #[arg(long, env = "COUNTERSIGN_SIGNER_CALLBACK_SECRET_FILE")]
     callback_secret_file: PathBuf,
-    /// How long a sign link leads anywhere, in minutes
+    /// How long a sign link that was asked for leads anywhere, in minutes
     #[arg(long, default_value_t = 15, value_parser = value_parser!(u64).range(1..=A_YEAR_OF_MINUTES))]
     link_minutes: u64,
     /// Offer the presence switch (for trying things out)
     #[arg(long)]
     presence_switch: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DirectoryFile {
-    signer: Vec<Row>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Row {
-    signer_id: String,
-    name: String,
-    #[serde(default)]
-    public_key_file: Option<PathBuf>,
-    #[serde(default = "yes")]
-    online: bool,
-}
-
-const fn yes() -> bool {
-    true
 }
 
 impl Signer {
@@ -75,12 +54,14 @@ impl Signer {
         }
         let guard = telemetry::init(&config.telemetry)?;
         let listener = bind("--listen", &self.listen).await?;
+        let People { directory, reaching } = People::load(&self.directory)?;
         let settings = SignerSettings {
             database: self.database.clone(),
             api_key: secret(&self.api_key_file)?,
             callback_secret: secret(&self.callback_secret_file)?,
             public_url: self.public_url.clone(),
-            directory: self.entries()?,
+            directory,
+            reaching,
             link_ttl: Duration::from_secs(self.link_minutes.saturating_mul(60)),
             presence_switch: self.presence_switch,
         };
@@ -92,27 +73,16 @@ impl Signer {
         tracing::info!(listen = self.listen, "signer service is serving");
         let router = service.router();
         let deliveries = tokio::spawn({
-            let stop = stop.clone();
-            async move { service.deliver_callbacks(stop).await }
+            let (service, stop) = (service.clone(), stop.clone());
+            async move { tokio::join!(service.deliver_callbacks(stop.clone()), service.carry_messages(stop)) }
         });
         serve(listener, router, Serving::from(&config.server), stop).await;
         if deliveries.await.is_err() {
-            tracing::error!("the delivery of callbacks panicked; what is pending goes on at the next start");
+            tracing::error!(
+                "the delivery of callbacks or messages panicked; what is pending goes on at the next start"
+            );
         }
         guard.shutdown();
         Ok(())
-    }
-
-    fn entries(&self) -> Result<Vec<DirectoryEntry>, CommandFault> {
-        let file: DirectoryFile = toml::from_str(&read(&self.directory)?)
-            .map_err(|err| CommandFault::Unusable(format!("{}: {err}", self.directory.display())))?;
-        let folder = self.directory.parent().unwrap_or(std::path::Path::new("."));
-        file.signer
-            .into_iter()
-            .map(|row| {
-                let key_pem = row.public_key_file.map(|key| read(&folder.join(key))).transpose()?;
-                Ok(DirectoryEntry { signer_id: row.signer_id, name: row.name, key_pem, online: row.online })
-            })
-            .collect()
     }
 }

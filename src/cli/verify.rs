@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
+use super::evidence::Evidence;
 use super::output::{put, say};
 use super::serve::ConfigFile;
 use super::{CommandFault, ambient, failed};
@@ -24,6 +25,11 @@ pub(super) enum Verify {
         after_help = "Examples:\n  countersign verify audit --config countersign.toml --checkpoints /srv/audit --key checkpoint-key.pub\n  COUNTERSIGN__DATABASE__URL=sqlite://.countersign/gateway.db countersign verify audit \\\n    --checkpoints .countersign/checkpoints --key .countersign/keys/checkpoint-key.pub     a dev instance's\n\nFinds entries that were edited, deleted, inserted, reordered or cut off, a chain rewritten as a whole, spoilt\ncheckpoints, payments whose history is not complete, and executions without their approvals. Each is named.\nWithout checkpoints it can't see a chain that was rewritten or cut together with its head."
     )]
     Audit(Audit),
+    /// Check the evidence of one payment, a file that an auditor was given: offline, with no database and no configuration
+    #[command(
+        after_help = "Examples:\n  countersign verify evidence order-1.json --root root.pub.pem --checkpoint-key checkpoint-key.pub\n  curl -s -H \"Authorization: Bearer $AUDITOR\" https://pay.example/payments/pay_…/evidence | countersign verify evidence - --root root.pub.pem\n\nEach step has a verdict: ok, failed, or not_checked with what is missing. It was done (0) when all are ok; it is\nbroken (3) when one failed; else (1) something could not be told. Neither key is ever taken from the file."
+    )]
+    Evidence(Evidence),
 }
 
 /// Options of `verify audit`.
@@ -52,6 +58,7 @@ impl Verify {
     pub(super) async fn run(self) -> Result<(), CommandFault> {
         match self {
             Self::Audit(audit) => audit.run().await,
+            Self::Evidence(evidence) => evidence.run(),
         }
     }
 }
@@ -105,7 +112,7 @@ impl Audit {
         if !folder.is_dir() {
             return Err(CommandFault::Unusable(format!("--checkpoints: {}: is not a folder", folder.display())));
         }
-        let keys = self.keys.iter().map(|text| named_key(text)).collect::<Result<_, _>>()?;
+        let keys = self.keys.iter().map(|text| named_key("--key", text)).collect::<Result<_, _>>()?;
         let covered_before = self.covered_within.map(|seconds| {
             let span = i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000);
             Timestamp::from_micros(ambient().clock.now().micros().saturating_sub(span))
@@ -115,11 +122,11 @@ impl Audit {
 }
 
 /// The key that an option is, or whose file it names.
-fn named_key(text: &str) -> Result<NoteVerifier, CommandFault> {
+pub(super) fn named_key(option: &str, text: &str) -> Result<NoteVerifier, CommandFault> {
     let unusable = |why: std::fmt::Arguments<'_>| {
         // Whoever takes the wrong half does not see it repeated.
         let named = if text.starts_with("PRIVATE+KEY+") { "a private key" } else { text };
-        CommandFault::Unusable(format!("--key: {named}: {why}; it is the text or file that keys checkpoint made"))
+        CommandFault::Unusable(format!("{option}: {named}: {why}; it is the text or file that keys checkpoint made"))
     };
     if let Ok(key) = NoteVerifier::parse(text.trim_end()) {
         return Ok(key);

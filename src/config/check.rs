@@ -28,6 +28,7 @@ impl Config {
         self.check_peers()?;
         self.webhooks.check()?;
         self.audit.check()?;
+        self.passkeys.check()?;
         self.check_payments()?;
         self.check_numbers()?;
         self.check_spans()?;
@@ -192,10 +193,12 @@ impl Config {
             return Err(fault(setting, "must be more than zero"));
         }
         let waits = self.webhooks.schedule_s.iter().map(|wait| ("webhooks.schedule_s", *wait, LONGEST_S));
-        let spans = positive.into_iter().chain(any).chain(waits);
+        let reminders = self.notify.remind_after_s.iter().map(|wait| ("notify.remind_after_s", *wait, LONGEST_S));
+        let spans = positive.into_iter().chain(any).chain(waits).chain(reminders);
         if let Some((setting, _, longest)) = spans.into_iter().find(|(_, value, longest)| value > longest) {
             return Err(too_long(setting, longest));
         }
+        self.notify.reminders()?;
         if self.worker.lease_ms <= rail.total_timeout_ms.max(signer.total_timeout_ms) {
             return Err(fault(
                 "worker.lease_ms",

@@ -3,6 +3,8 @@
 mod audit;
 mod check;
 mod layers;
+mod notify;
+mod passkeys;
 mod secrets;
 mod urls;
 mod webhooks;
@@ -14,6 +16,8 @@ use secrecy::SecretString;
 use serde::Deserialize;
 
 pub use audit::Audit;
+pub use notify::Notify;
+pub use passkeys::Passkeys;
 pub use secrets::{api_key, whsecs};
 pub use urls::{UrlFault, base_url, is_web, shown_url, web_url};
 pub use webhooks::{Webhooks, whsec, whsec_of};
@@ -45,6 +49,8 @@ pub struct Config {
     pub notify: Notify,
     pub worker: Worker,
     pub signer: Signer,
+    pub passkeys: Passkeys,
+    pub registry: Registry,
     pub rail: Rail,
     pub webhooks: Webhooks,
     pub audit: Audit,
@@ -110,6 +116,14 @@ pub struct PolicyFile {
     pub file: PathBuf,
 }
 
+/// `[registry]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config/countersign.toml documents every key")]
+pub struct Registry {
+    pub root_public_key_file: String,
+}
+
 /// `[payments]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -121,20 +135,6 @@ pub struct Payments {
     pub currencies: Vec<String>,
     pub expires_after_s: u64,
     pub execute_within_s: u64,
-}
-
-/// `[notify]`.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config/countersign.toml documents every key")]
-pub struct Notify {
-    pub auto_after_ms: u64,
-    pub attempts: u32,
-    pub fast_attempts: u32,
-    pub base_ms: u64,
-    pub cap_ms: u64,
-    pub slow_ms: u64,
-    pub check_every_ms: u64,
 }
 
 /// `[worker]`.

@@ -23,11 +23,13 @@ pub enum Attention {
     PaidAfterBackup,
     /// It was signed before a restore and never sent, and is asked anew: what people said of it since is forgotten.
     SignedBeforeRestore,
+    /// It was approved or rejected with a passkey whose counter had been further: there may be a copy of it.
+    PasskeyCounterBack,
 }
 
 impl Attention {
     /// Every reason.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::IntegrityMismatch,
         Self::TerminalContradiction,
         Self::ResendWindowClosed,
@@ -38,6 +40,7 @@ impl Attention {
         Self::AttestationContradicted,
         Self::PaidAfterBackup,
         Self::SignedBeforeRestore,
+        Self::PasskeyCounterBack,
     ];
 
     /// The stable spelling.
@@ -53,6 +56,7 @@ impl Attention {
             Self::AttestationContradicted => "ATTESTATION_CONTRADICTED",
             Self::PaidAfterBackup => "PAID_AFTER_BACKUP",
             Self::SignedBeforeRestore => "SIGNED_BEFORE_RESTORE",
+            Self::PasskeyCounterBack => "PASSKEY_COUNTER_BACK",
         }
     }
 

@@ -14,6 +14,7 @@ mod policy;
 mod principal;
 mod quorum;
 mod refusal;
+mod reminders;
 mod text;
 mod time;
 mod transition;
@@ -30,13 +31,17 @@ pub use invariant::{Invariant, broken, broken_by};
 pub use money::{Currency, MAX_MINOR, Money};
 pub use payment::{Closing, Execution, Notice, Payment, Phase, Stage, Status, Terms};
 pub use policy::{
-    Answer, ApprovalPolicy, Bound, Counts, Facts, Lack, Level, Limit, Payees, Policy, PolicyFault, Proposed, Usage,
-    Window,
+    Answer, ApprovalPolicy, Bound, Counts, Deputy, Facts, Group, Lack, Level, Limit, Payees, Policy, PolicyFault,
+    Proposed, Usage, Window,
 };
 pub use principal::{Principal, Role};
-pub use quorum::{Cast, Standing, Turn, Vote, cast, evaluate, is_requester, lost};
+pub use quorum::{
+    Cast, Progress, Standing, Turn, Vote, cast, enough, evaluate, is_barred, is_requester, lost, opened_at, progress,
+    wants, wants_own,
+};
 pub use refusal::{Code, Entry, PaymentRef, Refusal};
-pub use text::{Account, Memo, PartyName, Reason};
+pub use reminders::{Asking, Reminders};
+pub use text::{Account, KeyLabel, Memo, PartyName, Reason};
 pub use time::Timestamp;
 pub use transition::{Applied, Asker, Effect, Event, Finding, Moment, Reach, SignerTrouble, Timing, apply};
 pub use wake::{ExecutionStep, execution_step, may_resend, may_send, next_wake, sends_again, still_says};

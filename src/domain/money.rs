@@ -23,6 +23,11 @@ impl Currency {
         self.0.code()
     }
 
+    /// The English name, such as `United States dollar`.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
     /// Fraction digits of the minor unit.
     pub fn exponent(self) -> u32 {
         self.0.exponent().map_or(0, u32::from)

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use super::attention::Attention;
 use super::id::{AgentId, OrderId, PaymentId, SignerId, TenantId};
 use super::money::Money;
-use super::policy::{ApprovalPolicy, Facts, Level};
-use super::quorum::{Vote, is_requester};
+use super::policy::{ApprovalPolicy, Facts};
+use super::quorum::{Vote, enough, wants, wants_own};
 use super::refusal::PaymentRef;
+use super::reminders::Asking;
 use super::text::{Account, Memo, PartyName};
 use super::time::Timestamp;
 
@@ -320,23 +321,34 @@ impl Payment {
         self.execution.phase == Phase::Unknown && self.execution.sends == 0
     }
 
-    /// Whom to reach at `level`: the agent's wish where the policy allows it and it names enough people,
-    /// else everyone of the level; never the requester, nor those who have `decided` already.
-    pub fn asked(&self, level: usize, decided: &[Vote]) -> Vec<String> {
-        let Some(open) = self.terms.policy.levels.get(level) else { return Vec::new() };
-        let eligible = |name: &str| !decided.iter().any(|vote| vote.signer.as_str() == name) && self.may_decide(name);
-        let left: Vec<String> = open.signers.iter().filter(|name| eligible(name)).cloned().collect();
-        let wished = self.terms.wish.iter().map(ToString::to_string).filter(|signer| left.contains(signer));
-        let wished: Vec<String> = wished.collect();
-        // Each level below took exactly what it requires; what is beyond that was given at this one.
-        let below = self.terms.policy.levels.iter().take(level).map(Level::required).fold(0, u32::saturating_add);
-        let missing = open.required().saturating_sub(self.approvals.saturating_sub(below));
-        let enough = u32::try_from(wished.len()).is_ok_and(|count| count >= missing);
-        if enough && !wished.is_empty() { wished } else { left }
+    /// Whom to reach at `now`, after those who have `decided`: the agent's wish where the policy allows it and it names
+    /// enough people, else, or when the wish has had its time, everyone whose approval is still wanted. Deputies beside those
+    /// they stand in for when it is their turn; before that if they are named, or if without them it would not be enough.
+    /// Never the requester, nor whom the payee's account belongs to.
+    pub fn asked(&self, decided: &[Vote], now: Timestamp, asking: Asking) -> Vec<String> {
+        let Terms { policy, .. } = &self.terms;
+        let enough = |signers: &[SignerId]| enough(policy, &self.terms, decided, signers, now);
+        let wanted = |signer: &SignerId| wants(policy, &self.terms, decided, signer, now);
+        let left: Vec<SignerId> = policy.signers().iter().filter_map(|name| name.parse().ok()).filter(wanted).collect();
+        let wished: Vec<SignerId> = self.terms.wish.iter().filter(|signer| left.contains(signer)).cloned().collect();
+        let asked = if !asking.widened && enough(&wished) {
+            let beside = left
+                .iter()
+                .filter(|signer| asking.deputies && !wished.contains(signer) && self.stands_in(signer, &wished, now));
+            wished.iter().chain(beside).cloned().collect()
+        } else {
+            let own =
+                |signer: &&SignerId| wished.contains(signer) || wants_own(policy, &self.terms, decided, signer, now);
+            let own: Vec<SignerId> = left.iter().filter(own).cloned().collect();
+            if !asking.deputies && enough(&own) { own } else { left }
+        };
+        asked.iter().map(ToString::to_string).collect()
     }
 
-    fn may_decide(&self, name: &str) -> bool {
-        name.parse().is_ok_and(|signer| !is_requester(&self.terms.policy, &self.terms, &signer))
+    /// Whether `signer` is deputy of one of `others` now.
+    fn stands_in(&self, signer: &SignerId, others: &[SignerId], now: Timestamp) -> bool {
+        let mut voices = self.terms.policy.voices(signer.as_str(), Some(now));
+        voices.any(|voice| others.iter().any(|other| other.as_str() == voice))
     }
 
     /// What the policy's rules are judged by.

@@ -72,6 +72,10 @@ text!(
     /// The name of a payer or payee; at most 128 characters.
     PartyName, 128
 );
+text!(
+    /// What a person calls a key of theirs; at most 64 characters.
+    KeyLabel, 64
+);
 
 /// An account that pays or is paid: an IBAN, or the rail's own name for one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

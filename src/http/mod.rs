@@ -4,6 +4,7 @@ pub mod auth;
 pub mod callbacks;
 pub mod challenge;
 pub mod envelope;
+mod evidence;
 pub mod gate;
 pub mod health;
 pub mod json;

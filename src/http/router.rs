@@ -12,7 +12,7 @@ use super::auth::Verifier;
 use super::gate::{Gate, gate};
 use super::mcp::McpServer;
 use super::problem::{panic_layer, problem_as};
-use super::{callbacks, health, wellknown};
+use super::{callbacks, evidence, health, wellknown};
 use crate::config::{Config, ConfigFault, ms};
 use crate::domain::{Code, Refusal};
 use crate::journal::Journal;
@@ -48,6 +48,7 @@ pub fn router(
             .disable_allowed_hosts(),
     );
     let judge = Arc::new(judge.with_tools(names()));
+    let pages = evidence::router(Desk::new(Arc::clone(&journal)), Arc::clone(&judge), answer_within(config));
     let mcp = Router::new().route_service("/mcp", service).layer(middleware::from_fn_with_state(judge, gate));
     let servers = if config.auth.authorization_servers.is_empty() {
         vec![config.auth.issuer.clone()]
@@ -57,6 +58,7 @@ pub fn router(
     let scopes: Vec<String> =
         Some(config.auth.required_scope.clone()).filter(|scope| !scope.is_empty()).into_iter().collect();
     Ok(mcp
+        .merge(pages)
         .merge(callbacks::router(Arc::clone(&journal), &config.signer.callback_secret)?)
         .merge(health::router(journal, verifier))
         .merge(wellknown::router(&config.resource(), &servers, &scopes))

@@ -108,17 +108,33 @@ impl Journal {
     /// Fenced by version, not by lease: a confirmed result is recordable by whoever learns it, and
     /// the state machine makes every late or repeated outcome harmless.
     pub(super) async fn settle(&self, payment_id: &str, settlement: Settlement<'_>) -> Result<Payment, Refusal> {
-        metrics().effect(settlement.kind.as_str(), settlement.state.as_str());
-        again(|| self.try_settle(payment_id, &settlement)).await
+        self.settle_with(payment_id, settlement, "").await
     }
 
-    async fn try_settle(&self, payment_id: &str, settlement: &Settlement<'_>) -> Result<Payment, Refusal> {
+    /// The same, with the rail's word beside it: the canonical receipt, empty where there is none.
+    pub(super) async fn settle_with(
+        &self,
+        payment_id: &str,
+        settlement: Settlement<'_>,
+        receipt: &str,
+    ) -> Result<Payment, Refusal> {
+        metrics().effect(settlement.kind.as_str(), settlement.state.as_str());
+        again(|| self.try_settle(payment_id, &settlement, receipt)).await
+    }
+
+    async fn try_settle(
+        &self,
+        payment_id: &str,
+        settlement: &Settlement<'_>,
+        receipt: &str,
+    ) -> Result<Payment, Refusal> {
         let mut tx = self.store.begin().await?;
         let payment = tx
             .payment_for_work(payment_id)
             .await?
             .ok_or_else(|| Refusal::new(Code::Internal, "the payment of an effect is missing"))?;
         tx.settle(settlement.key, settlement.state, &settlement.outcome).await?;
+        keep(&mut tx, settlement.key, payment_id, receipt).await?;
         let actor = self.worker_actor();
         let word = format!("{}.{}", settlement.kind.as_str(), settlement.state.as_str());
         let act = Act::new(&actor, &word).because(settlement.outcome.clone());
@@ -151,6 +167,14 @@ impl Journal {
         crash::at(Point::ReleaseAfterCommit);
         Ok(())
     }
+}
+
+/// Keeps the rail's word beside the outcome it led to; there is none of anything else.
+pub(super) async fn keep(tx: &mut Tx, key: &str, payment_id: &str, receipt: &str) -> Result<(), Refusal> {
+    if !receipt.is_empty() {
+        tx.keep_receipt(key, payment_id, receipt).await?;
+    }
+    Ok(())
 }
 
 /// The effect's state after an outcome, and the words for it.

@@ -42,20 +42,19 @@ pub(super) async fn judged_new(
         counts.used.insert(limit.id.clone(), usage);
     }
     match policy.judge(facts, &counts) {
-        Ok(approval) => Ok(approval.clone()),
         Err(refusal) if refusal.code == Code::VelocityExceeded => {
             Err(refusal.after_ms(place.wait_ms(tx, policy, &counts).await?))
         }
-        Err(refusal) => Err(refusal),
+        judged => judged,
     }
 }
 
 /// The rule that the policy in force has for a payment that was proposed earlier, or what it denies it with.
-pub(super) async fn judged_again<'a>(
+pub(super) async fn judged_again(
     tx: &mut Tx,
-    current: &'a Policy,
+    current: &Policy,
     payment: &Payment,
-) -> Result<Result<&'a ApprovalPolicy, Refusal>, StoreFault> {
+) -> Result<Result<ApprovalPolicy, Refusal>, StoreFault> {
     let (terms, facts) = (&payment.terms, payment.facts());
     let place = Place {
         tenant: terms.tenant.as_str(),
@@ -76,7 +75,7 @@ pub(super) async fn judged_again<'a>(
         // How many are open is a limit on proposing: carrying one out makes them fewer.
         counts.used.insert(limit.id.clone(), place.usage(tx, limit).await?);
     }
-    Ok(current.judge(&facts, &counts).and_then(|rule| can_be_approved(rule, terms).map(|()| rule)))
+    Ok(current.judge(&facts, &counts).and_then(|rule| can_be_approved(&rule, terms).map(|()| rule)))
 }
 
 fn counting<'a>(policy: &'a Policy, facts: &'a Facts<'_>) -> impl Iterator<Item = &'a Limit> {

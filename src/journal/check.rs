@@ -3,7 +3,9 @@
 use super::attempt::{signer_refusal, signer_trouble};
 use super::decide::{Decision, Source};
 use super::ports::{Answer, Cause, KeptDecision, SignLink, SignerStatus, Trouble};
+use super::reach::with_receipts;
 use super::reading::is_open;
+use super::told::DECISIONS;
 use super::{Act, Journal, Selector};
 use crate::domain::{Code, Event, Payment, Principal, Reason, Refusal, Stage};
 use crate::proof::{DecisionDocument, sha256_hex};
@@ -17,10 +19,6 @@ pub struct SignerNews {
     /// Whether each asked signer can be reached now; empty when it is not registered yet.
     pub online: Vec<(String, bool)>,
 }
-
-/// The most decisions taken from one answer. A service without a signer's key may keep several that claim
-/// to be theirs; those it could verify come first.
-const DECISIONS: usize = 64;
 
 impl Journal {
     /// Asks the signer service now and takes in what it has.
@@ -65,7 +63,7 @@ impl Journal {
             .signer
             .sign_link(&payment.notice.signer_ref)
             .await
-            .map_err(|trouble| signer_refusal(signer_trouble(&trouble), &payment))?;
+            .map_err(|trouble| link_refusal(&trouble, &payment))?;
         Ok((payment, link))
     }
 
@@ -100,7 +98,10 @@ impl Journal {
     /// The worker's own question; the answer, or its absence, schedules the next.
     pub(super) async fn check_on_schedule(&self, payment: Payment) -> Result<Payment, Refusal> {
         let payment = match self.status_of(&payment).await {
-            Ok(status) => self.take_in(payment, &status).await?,
+            Ok(status) => {
+                let payment = self.take_in(payment, &status).await?;
+                self.missed_after_all(payment, &status).await?
+            }
             Err(trouble) => {
                 tracing::warn!(payment.id = %payment.terms.payment_id, trouble = %trouble, "the signer service could not be asked for decisions");
                 payment
@@ -116,6 +117,22 @@ impl Journal {
         Ok(applied.payment)
     }
 
+    /// Takes in that the last notification, which the service had taken, has not reached enough people.
+    async fn missed_after_all(&self, payment: Payment, status: &SignerStatus) -> Result<Payment, Refusal> {
+        let number = payment.notice.settled;
+        if self.short_of(&payment, status).await?.is_empty() {
+            return Ok(payment);
+        }
+        let mut tx = self.store.begin().await?;
+        let Some(current) = tx.payment_for_work(payment.terms.payment_id.as_str()).await? else { return Ok(payment) };
+        let actor = self.worker_actor();
+        let act = Act::new(&actor, "signer.notify.unreached").because(with_receipts(&status.receipts));
+        let applied = self.change(&mut tx, &current, Event::Unreached { number }, act).await?;
+        tx.commit().await?;
+        self.announce(&applied);
+        Ok(applied.payment)
+    }
+
     /// Asks by the signer service's id, or by our reference while that id has not reached us.
     async fn status_of(&self, payment: &Payment) -> Answer<SignerStatus> {
         if !payment.notice.signer_ref.is_empty() {
@@ -127,17 +144,29 @@ impl Journal {
         }
     }
 
-    /// Verifies and records each decision that the signer service keeps.
+    /// Verifies and records each decision that the signer service keeps, and tells it what became of them.
+    ///
+    /// What ends the round is told with its end, so that no execution waits for it.
     async fn take_in(&self, payment: Payment, status: &SignerStatus) -> Result<Payment, Refusal> {
         let mut payment = payment;
+        let mut taken = Vec::new();
         for kept in status.decisions.iter().take(DECISIONS) {
             match self.take_decision(&payment, kept).await {
-                Ok(after) => payment = after,
+                Ok(after) => {
+                    payment = after;
+                    taken.push(None);
+                }
                 Err(refusal) if matches!(refusal.code, Code::StoreUnavailable | Code::RestoreUnderWay) => {
                     return Err(refusal);
                 }
-                Err(refusal) => self.refused_decision(&payment, kept, &refusal).await?,
+                Err(refusal) => {
+                    self.refused_decision(&payment, kept, &refusal).await?;
+                    taken.push(Some(refusal.code));
+                }
             }
+        }
+        if is_open(&payment) {
+            self.tell_verdicts(&payment, status, &taken).await;
         }
         Ok(payment)
     }
@@ -150,7 +179,7 @@ impl Journal {
             signer: document.signer_id.parse()?,
             choice: document.choice().ok_or_else(malformed)?,
             reason: Reason::parse("reason", &document.reason)?.to_string(),
-            jws: kept.jws.clone(),
+            proof: kept.proof.clone(),
             document: Some(kept.document.clone()),
             source: Source::SignerService,
         };
@@ -160,7 +189,7 @@ impl Journal {
     /// A decision that does not verify is audited once, however often it is shown again.
     async fn refused_decision(&self, payment: &Payment, kept: &KeptDecision, refusal: &Refusal) -> Result<(), Refusal> {
         let mut tx = self.store.begin().await?;
-        let seen = sha256_hex(format!("{}\n{}", kept.document, kept.jws));
+        let seen = sha256_hex(format!("{}\n{}", kept.document, kept.proof.text()));
         let payment_id = payment.terms.payment_id.as_str();
         if tx.remember_callback("refused-decision", &seen, payment_id).await? {
             tracing::warn!(
@@ -175,4 +204,18 @@ impl Journal {
         }
         Ok(tx.commit().await?)
     }
+}
+
+/// Why no link can be had, as the caller sees it.
+fn link_refusal(trouble: &Trouble, payment: &Payment) -> Refusal {
+    if trouble.cause != Cause::RateLimited {
+        return signer_refusal(signer_trouble(trouble), payment);
+    }
+    let wait = trouble.retry_after.map_or(60_000, |wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    Refusal::new(
+        Code::RateLimited,
+        "links to this payment were asked for too often; pass on the last one, or ask again after retry_after_ms",
+    )
+    .after_ms(wait)
+    .about(payment.reference())
 }

@@ -181,7 +181,21 @@ impl Checkpoints {
         }
         let note = self.signer.sign(&head.tenant, head.seq, &head.chain, self.clock.now())?;
         self.sink.store(&head.tenant, &note).await?;
+        self.copy(&head.tenant, head.seq, &note).await;
         Ok(true)
+    }
+
+    /// Keeps a copy beside the chain, for evidence. It is the sink's that counts, so that one which is missing costs an
+    /// auditor a longer bundle and nothing else.
+    async fn copy(&self, tenant: &str, size: i64, note: &str) {
+        let kept = async {
+            let mut tx = self.store.begin().await?;
+            tx.keep_checkpoint(tenant, size, note).await?;
+            tx.commit().await
+        };
+        if let Err(fault) = kept.await {
+            tracing::warn!(tenant, error = %fault, "a checkpoint was written, and its copy for evidence was not");
+        }
     }
 
     /// The last checkpoint there is: the sink's, as others may have written it, else our own.

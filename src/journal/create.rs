@@ -7,7 +7,7 @@ use super::{Act, Journal, RACES, lost_race};
 use crate::crash::{self, Point};
 use crate::domain::{
     Account, ApprovalPolicy, Code, Currency, Event, Facts, IdempotencyKey, Memo, Money, OrderId, PartyName, Payment,
-    PaymentId, Principal, Refusal, SignerId, Terms, Timestamp, is_requester,
+    PaymentId, Principal, Refusal, SignerId, Terms, Timestamp, is_barred,
 };
 use crate::proof::{PaymentDocument, b64url, jcs, payment_digest, sha256_hex};
 use crate::store::{AuditNote, KeyScope, StoredChallenge, Tx};
@@ -223,8 +223,7 @@ impl Journal {
             execute_by: expires_at.plus(self.rules.execute_within),
         };
         can_be_approved(&terms.policy, &terms)?;
-        let unfit =
-            |signer: &&SignerId| !terms.policy.is_eligible(signer) || is_requester(&terms.policy, &terms, signer);
+        let unfit = |signer: &&SignerId| !terms.policy.is_eligible(signer) || is_barred(&terms.policy, &terms, signer);
         if let Some(stranger) = terms.wish.iter().find(unfit) {
             return Err(Refusal::of_field(
                 Code::SignerNotEligible,
@@ -280,7 +279,7 @@ struct Ruling {
 pub(super) fn document(terms: &Terms, round: i64, audience: &str) -> Result<(String, String), Refusal> {
     let canonical = |_| Refusal::new(Code::Internal, "the payment can't be put in canonical form");
     let policy_digest =
-        b64url(crate::proof::tagged_digest("countersign/policy/v1", &jcs(&terms.policy).map_err(canonical)?));
+        b64url(crate::proof::tagged_digest(PaymentDocument::POLICY, &jcs(&terms.policy).map_err(canonical)?));
     let currency = terms.amount.currency();
     let document = PaymentDocument {
         typ: PaymentDocument::TYPE.to_owned(),

@@ -1,16 +1,18 @@
 //! Taking a decision in: verified against our own keys, counted once per person, guarded in the update.
 
 use super::budget::judged_again;
+use super::counter::take_counter;
 use super::create::document;
 use super::reading::{decision_bytes, signer_of};
+use super::votes::{Word, votes, wants_another, word};
 use super::{Act, Journal, Selector, again, unless_restoring};
 use crate::crash::{self, Point};
 use crate::domain::{
     Applied, ApprovalPolicy, Choice, Code, DecisionId, Event, Payment, PaymentId, Principal, Reason, Refusal, SignerId,
-    Standing, TenantId, Terms, Turn, Vote, apply, cast, evaluate, is_requester, lost,
+    Standing, TenantId, Terms, Turn, Vote, apply, cast, evaluate, is_barred, is_requester, lost,
 };
-use crate::proof::{DecisionDocument, PublicKey, claimed_key_id, verify_detached};
-use crate::store::{Guard, PinnedKey, StoredDecision, Tx};
+use crate::proof::{Claim, DecisionDocument, PASSKEY, Proof, SignerKey};
+use crate::store::{Counter, Guard, PinnedKey, StoredDecision, Tx};
 
 /// Which way a decision came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +32,8 @@ pub struct Decision {
     pub choice: Choice,
     /// Why.
     pub reason: String,
-    /// The detached JWS.
-    pub jws: String,
+    /// What proves it.
+    pub proof: Proof,
     /// The document it says it signs; absent when it is rebuilt from the challenge.
     pub document: Option<String>,
     /// Which way it came.
@@ -45,6 +47,8 @@ pub struct Verdict {
     pub payment: Payment,
     /// Whether this very decision had been recorded before.
     pub replayed: bool,
+    /// Whether the rule has its signer confirm it with another key.
+    pub again: bool,
 }
 
 impl Journal {
@@ -59,13 +63,13 @@ impl Journal {
         selector: &Selector,
         choice: Choice,
         reason: Reason,
-        jws: String,
+        proof: Proof,
     ) -> Result<Verdict, Refusal> {
         let signer = signer_of(who)?;
         let payment = self.status(who, selector).await?;
         tracing::Span::current().record("payment.id", payment.terms.payment_id.as_str());
         let decision =
-            Decision { signer, choice, reason: reason.to_string(), jws, document: None, source: Source::Mcp };
+            Decision { signer, choice, reason: reason.to_string(), proof, document: None, source: Source::Mcp };
         let done = self.decide(&payment.terms.tenant, &payment.terms.payment_id, decision).await;
         if let Err(refusal) = &done
             && !refusal.code.entry().retryable
@@ -103,21 +107,29 @@ impl Journal {
             .payment(tenant.as_str(), payment_id)
             .await?
             .ok_or_else(|| Refusal::new(Code::PaymentNotFound, "there is no such payment"))?;
-        let (document, digest, key_id) = self.verify(&mut tx, &payment, decision).await?;
+        let Verified { document, digest, key_id, counter } = self.verify(&mut tx, &payment, decision).await?;
         let earlier = tx.decisions(payment_id.as_str(), payment.round).await?;
-        if let Some(before) = earlier.iter().find(|before| before.signer_id == decision.signer.as_str()) {
-            if before.document == document {
+        let confirmation = match word(&payment, &earlier, decision, (&document, &key_id))? {
+            Word::Repeated => {
+                let again = wants_another(&payment, &earlier, decision.signer.as_str());
                 // Read again: the twin may have committed between the two reads (PostgreSQL).
                 let payment = tx.payment(tenant.as_str(), payment_id).await?.unwrap_or(payment);
-                return Ok(Verdict { payment, replayed: true });
+                return Ok(Verdict { payment, replayed: true, again });
             }
+            Word::New(confirmation) => confirmation,
+        };
+        if !payment.terms.policy.has_voice(&decision.signer, tx.now()) {
             return Err(Refusal::new(
-                Code::NonceConsumed,
-                format!("you have already decided this payment: {}", before.choice),
+                Code::SignerNotEligible,
+                "you are nobody's deputy at this time; whom you stand in for at other times must decide",
             )
             .about(payment.reference()));
         }
-        let vote = Vote { signer: decision.signer.clone(), choice: decision.choice };
+        let counter = match counter {
+            Some(counter) => take_counter(&mut tx, &payment, (&key_id, counter), &decision.signer, &digest).await?,
+            None => Counter::Further,
+        };
+        let vote = Vote { signer: decision.signer.clone(), choice: decision.choice, key: key_id.clone(), at: tx.now() };
         let cast = cast(&payment.terms.policy, &payment.terms, &votes(&earlier), vote);
         if cast.turn == Turn::Later {
             return Err(Refusal::new(
@@ -134,7 +146,10 @@ impl Journal {
             reason: decision.reason.clone(),
             document,
             digest: digest.clone(),
-            jws: decision.jws.clone(),
+            proof_type: decision.proof.form().to_owned(),
+            proof: decision.proof.text().to_owned(),
+            confirmation,
+            decided_at: tx.now().micros(),
             payment_version: payment.version.saturating_add(1),
         };
         let actor = format!("signer:{}", decision.signer);
@@ -145,6 +160,7 @@ impl Journal {
             standing: cast.standing,
             advanced: cast.advanced,
             reason: decision.reason.clone(),
+            counter_back: counter == Counter::Back,
         };
         let applied = if cast.turn == Turn::Past {
             // Refused with whatever an open level would be refused with; else it changes nothing.
@@ -179,21 +195,23 @@ impl Journal {
         tx.commit().await?;
         crash::at(Point::DecideAfterCommit);
         self.announce(&applied);
-        Ok(Verdict { payment: applied.payment, replayed: false })
+        let again = {
+            let all: Vec<StoredDecision> = earlier.into_iter().chain([stored]).collect();
+            wants_another(&applied.payment, &all, decision.signer.as_str())
+        };
+        Ok(Verdict { payment: applied.payment, replayed: false, again })
     }
 
     /// Whether the decision is this signer's own answer to this round's challenge.
-    ///
-    /// Returns the canonical document, its digest, and the key that signed.
-    async fn verify(
-        &self,
-        tx: &mut Tx,
-        payment: &Payment,
-        decision: &Decision,
-    ) -> Result<(String, String, String), Refusal> {
+    async fn verify(&self, tx: &mut Tx, payment: &Payment, decision: &Decision) -> Result<Verified, Refusal> {
         let about = |refusal: Refusal| refusal.about(payment.reference());
-        if is_requester(&payment.terms.policy, &payment.terms, &decision.signer) {
-            return Err(about(Refusal::new(Code::SelfApprovalForbidden, "who asks for a payment can't approve it")));
+        if is_barred(&payment.terms.policy, &payment.terms, &decision.signer) {
+            let why = if is_requester(&payment.terms.policy, &payment.terms, &decision.signer) {
+                "who asks for a payment can't approve it"
+            } else {
+                "who is paid can't approve it"
+            };
+            return Err(about(Refusal::new(Code::SelfApprovalForbidden, why)));
         }
         let challenges = tx.challenges(payment.terms.payment_id.as_str(), payment.round).await?;
         let challenge = challenges
@@ -204,9 +222,9 @@ impl Journal {
                 about(Refusal::new(Code::SignerNotEligible, "the policy does not ask this signer about this payment"))
             })?;
         let invalid = |why: &str| about(Refusal::of_field(Code::SignatureInvalid, "signature", why));
-        let key_id = claimed_key_id(&decision.jws).map_err(|fault| invalid(&fault.to_string()))?;
+        let claim = decision.proof.claim().map_err(|fault| invalid(&fault.to_string()))?;
         let (document, digest) =
-            decision_bytes(challenge, &payment.digest, &key_id, decision.choice, &decision.reason)?;
+            decision_bytes(challenge, &payment.digest, &claim.key_id, decision.choice, &decision.reason)?;
         if let Some(given) = &decision.document
             && *given != document
         {
@@ -215,15 +233,18 @@ impl Journal {
             return Err(about(not_this_round(code)));
         }
         let keys = tx.pinned_keys(payment.terms.tenant.as_str(), decision.signer.as_str()).await?;
-        let key = active_key(&keys, &key_id)
-            .ok_or_else(|| invalid("no active key of this signer's has that kid; an operator enrols keys"))?;
-        if let Err(fault) = verify_detached(&key, &key_id, &document, &decision.jws) {
-            if signs_earlier(tx, payment, decision, (&key, &key_id), &self.rules.audience).await? {
-                return Err(about(not_this_round(Code::SigningRoundStale)));
-            }
-            return Err(invalid(&fault.to_string()));
+        let (pinned, key) = active_key(&keys, &claim)
+            .ok_or_else(|| invalid("no active key of this signer's has that name; an operator enrols keys"))?;
+        if !self.is_vouched(payment.terms.tenant.as_str(), pinned) {
+            return Err(invalid("the registry's root has not signed this key's entry; an operator certifies keys"));
         }
-        Ok((document, digest, key_id))
+        match key.verify(&pinned.key_id, &document, &decision.proof) {
+            Ok(counter) => Ok(Verified { document, digest, key_id: pinned.key_id.clone(), counter }),
+            Err(_) if signs_earlier(tx, payment, decision, (&key, &pinned.key_id), &self.rules.audience).await? => {
+                Err(about(not_this_round(Code::SigningRoundStale)))
+            }
+            Err(fault) => Err(invalid(&fault.to_string())),
+        }
     }
 
     /// Whether the quorum of a signed payment still holds: every counted signature verifies, by a key
@@ -233,14 +254,10 @@ impl Journal {
         let mut standing = Vec::new();
         for decision in decisions {
             let keys = tx.pinned_keys(payment.terms.tenant.as_str(), &decision.signer_id).await?;
-            let valid = active_key(&keys, &decision.key_id)
-                .is_some_and(|key| verify_detached(&key, &decision.key_id, &decision.document, &decision.jws).is_ok())
-                && DecisionDocument::parse(&decision.document).is_some_and(|document| {
-                    document.payment_digest == payment.digest
-                        && document.signer_id == decision.signer_id
-                        && document.decision == decision.choice
-                });
-            if valid {
+            let key = keys.iter().find(|key| key.key_id == decision.key_id && key.revoked_at.is_none());
+            let key = key.filter(|key| self.is_vouched(payment.terms.tenant.as_str(), key));
+            let says_so = is_decision_about(&decision, &payment.digest);
+            if says_so && key.is_some_and(|key| is_proved_by(&decision, key)) {
                 standing.push(decision);
             }
         }
@@ -250,7 +267,7 @@ impl Journal {
             Ok(rule) => rule,
             Err(refusal) => return Ok(Quorum::Denied(refusal)),
         };
-        Ok(match lost(&payment.terms, rule, &votes) {
+        Ok(match lost(&payment.terms, &rule, &votes) {
             None => Quorum::Holds,
             Some(rule) => Quorum::Lost(Box::new(rule.clone())),
         })
@@ -280,22 +297,42 @@ pub(super) enum Quorum {
     Denied(Refusal),
 }
 
-/// The pinned key of that name, if it still counts.
-fn active_key(keys: &[PinnedKey], key_id: &str) -> Option<PublicKey> {
-    keys.iter()
-        .find(|key| key.key_id == key_id && key.revoked_at.is_none())
-        .and_then(|key| PublicKey::from_b64url(&key.public_key).ok())
+/// A decision that is its signer's, and the key that says so.
+struct Verified {
+    /// The canonical document.
+    document: String,
+    /// Its digest.
+    digest: String,
+    /// The registry's name for the key.
+    key_id: String,
+    /// The passkey's counter.
+    counter: Option<u32>,
 }
 
-pub(super) fn votes(decisions: &[StoredDecision]) -> Vec<Vote> {
-    decisions
-        .iter()
-        .filter(|decision| decision.payment_version > 0)
-        .filter_map(|decision| {
-            let signer = decision.signer_id.parse().ok()?;
-            Some(Vote { signer, choice: Choice::from_name(&decision.choice)? })
+/// The pinned key that a proof claims, if it still counts.
+fn active_key<'a>(keys: &'a [PinnedKey], claim: &Claim) -> Option<(&'a PinnedKey, SignerKey)> {
+    let pinned = keys.iter().find(|key| key.revoked_at.is_none() && key.is_claimed_by(claim))?;
+    Some((pinned, pinned.key().ok()?))
+}
+
+/// Whether the document of a stored decision says what is stored of it, about the payment with this digest.
+pub(super) fn is_decision_about(decision: &StoredDecision, payment_digest: &str) -> bool {
+    DecisionDocument::parse(&decision.document).is_some_and(|document| {
+        document.payment_digest == payment_digest
+            && document.signer_id == decision.signer_id
+            && document.decision == decision.choice
+    })
+}
+
+/// Whether the proof of a stored decision verifies by `key`, and the document names it.
+pub(super) fn is_proved_by(decision: &StoredDecision, key: &PinnedKey) -> bool {
+    let named = if key.credential_id.is_empty() { key.key_id.as_str() } else { PASSKEY };
+    let names_it = DecisionDocument::parse(&decision.document).is_some_and(|document| document.key_id == named);
+    let proof = decision.proof();
+    names_it
+        && proof.is_some_and(|proof| {
+            key.key().is_ok_and(|public| public.verify(&key.key_id, &decision.document, &proof).is_ok())
         })
-        .collect()
 }
 
 /// Rounds further back are not looked at.
@@ -320,7 +357,7 @@ async fn signs_earlier(
     tx: &mut Tx,
     payment: &Payment,
     decision: &Decision,
-    (key, key_id): (&PublicKey, &str),
+    (key, key_id): (&SignerKey, &str),
     audience: &str,
 ) -> Result<bool, Refusal> {
     let id = payment.terms.payment_id.as_str();
@@ -334,8 +371,9 @@ async fn signs_earlier(
             Some(about) => about.payment_digest,
             None => document(&payment.terms, round, audience)?.1,
         };
-        let (document, _) = decision_bytes(asked, &about, key_id, decision.choice, &decision.reason)?;
-        if verify_detached(key, key_id, &document, &decision.jws).is_ok() {
+        let named = if matches!(key, SignerKey::Passkey { .. }) { PASSKEY } else { key_id };
+        let (document, _) = decision_bytes(asked, &about, named, decision.choice, &decision.reason)?;
+        if key.verify(key_id, &document, &decision.proof).is_ok() {
             return Ok(true);
         }
     }

@@ -5,7 +5,7 @@
 //! inside the resend window; "not found" is never "not paid". *Crash*: wherever a process dies, the
 //! next one finds the intent, looks the payment up at the rail and goes on from the answer.
 
-use super::attempt::{Intent, Settlement, verdict};
+use super::attempt::{Intent, Settlement, keep, verdict};
 use super::create::{document, says_its_terms};
 use super::decide::Quorum;
 use super::ports::{Cause, Lookup, Outcome, RailReceipt, Transfer, Trouble};
@@ -113,8 +113,9 @@ impl Journal {
         let (state, words) = verdict(&outcome);
         // What this attempt was sent under; people may have raised the group by the time it is known.
         let group = payment.execution.group;
+        let receipt = if let Outcome::Done(receipt) = &outcome { receipt.document.clone() } else { String::new() };
         let event = match outcome {
-            Outcome::Done(RailReceipt { transfer_id }) => Event::RailConfirmed { group, transfer_id },
+            Outcome::Done(RailReceipt { transfer_id, .. }) => Event::RailConfirmed { group, transfer_id },
             Outcome::Refused(trouble) => Event::RailRefused { group, code: failure_code(&trouble) },
             Outcome::NotSent(trouble) => Event::RailNotSent { group, retry_after: trouble.retry_after },
             Outcome::Unknown(trouble) => Event::RailUnknown { group, mismatch: trouble.cause == Cause::Mismatch },
@@ -127,7 +128,7 @@ impl Journal {
             event,
             release: Some(lease),
         };
-        self.settle(payment.terms.payment_id.as_str(), settlement).await.map(drop)
+        self.settle_with(payment.terms.payment_id.as_str(), settlement, &receipt).await.map(drop)
     }
 
     /// Asks the rail; then settles, sends the same key again if that is safe, or waits.
@@ -141,6 +142,7 @@ impl Journal {
             .await?
             .ok_or_else(|| Refusal::new(Code::Internal, "an intended payment has no recorded intent"))?;
         let found = self.rail.lookup(payment.terms.payment_id.as_str(), &effect.body).await;
+        let receipt = receipt_of(&found);
         let (finding, words) = finding(found);
         crate::telemetry::metrics::metrics().effect(EffectKind::RailExecute.as_str(), "looked_up");
         tracing::info!(payment.id = %payment.terms.payment_id, finding = %words, "looked a payment up at the rail");
@@ -159,6 +161,7 @@ impl Journal {
         }
         if let Some(state) = settled_by(&finding) {
             tx.settle(&key, state, &format!("look-up: {words}")).await?;
+            keep(&mut tx, &key, current.terms.payment_id.as_str(), &receipt).await?;
         }
         let actor = self.worker_actor();
         let act = Act::new(&actor, "rail.execute.looked_up").because(words);
@@ -181,9 +184,14 @@ fn failure_code(trouble: &Trouble) -> String {
     }
 }
 
+/// The canonical receipt of what was found; empty where there is none.
+pub(super) fn receipt_of(lookup: &Lookup) -> String {
+    if let Lookup::Found(receipt) = lookup { receipt.document.clone() } else { String::new() }
+}
+
 pub(super) fn finding(lookup: Lookup) -> (Finding, String) {
     match lookup {
-        Lookup::Found(RailReceipt { transfer_id }) => (Finding::Found { transfer_id }, "found".to_owned()),
+        Lookup::Found(RailReceipt { transfer_id, .. }) => (Finding::Found { transfer_id }, "found".to_owned()),
         Lookup::FoundRefused(trouble) => {
             (Finding::FoundRefused { code: failure_code(&trouble) }, format!("refused: {trouble}"))
         }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::ports::Cause;
+use super::ports::{Arrival, Cause, Receipt};
 use super::reading::is_open;
 use super::{Journal, Selector};
-use crate::domain::{Attention, Payment, Phase, Principal, Refusal, Stage, Status, Timestamp, next_wake};
+use crate::domain::{Attention, Payment, Phase, Principal, Refusal, SignerId, Stage, Status, Timestamp, next_wake};
 use crate::store::EffectKind;
 
 /// One check.
@@ -60,6 +60,7 @@ impl Journal {
                 "two operators release it (release_hold) or attest that it was paid (attest_executed)",
             ));
         }
+        let parking = self.store.read().await?.parking(payment.terms.payment_id.as_str()).await?;
         if is_open(&payment) {
             let service = self.signer_service().await;
             let has_it = service.good && payment.notice.registered_round >= payment.round;
@@ -67,6 +68,10 @@ impl Journal {
             findings.push(registration(&payment));
             findings.push(attempts(&payment, self.rules.timing.notify.attempts));
             findings.push(self.receipt(&payment).await?);
+            // What is parked may be so because of what the service says of it.
+            if has_it && parking.is_none() {
+                findings.extend(self.people(&payment).await?);
+            }
             if has_it {
                 findings.push(self.link(&payment).await);
             }
@@ -97,13 +102,15 @@ impl Journal {
                     | Attention::RefusedWhileUnknown
                     | Attention::CancelWhileUnknown
                     | Attention::PaidAfterBackup => "an operator compares our records with the rail's",
+                    Attention::PasskeyCounterBack => {
+                        "an operator asks who signed when: two decisions that came out of their order, or a copy of the passkey, which is to be revoked"
+                    }
                     Attention::SignedBeforeRestore => {
                         "an operator makes sure that it was neither called off, replaced nor paid by hand since the backup, before it is signed again (docs/restore.md)"
                     }
                 },
             ));
         }
-        let parking = self.store.read().await?.parking(payment.terms.payment_id.as_str()).await?;
         if let Some(parking) = &parking {
             findings.push(finding(
                 "parked",
@@ -161,6 +168,34 @@ impl Journal {
         Ok(finding("receipt", true, found, ""))
     }
 
+    /// What became of the last message to each person, and who looked: from here on it is a person's time that passes.
+    async fn people(&self, payment: &Payment) -> Result<Option<Finding>, Refusal> {
+        let Ok(status) = self.signer.status(&payment.notice.signer_ref).await else { return Ok(None) };
+        if status.receipts.is_empty() {
+            return Ok(None);
+        }
+        let each = status.receipts.iter().map(told).collect::<Vec<_>>().join("; ");
+        let short = self.short_of(payment, &status).await?;
+        if !short.is_empty() {
+            let why = |(signer, reason): &(SignerId, String)| match reason.as_str() {
+                "" => signer.to_string(),
+                _ => format!("{signer} ({reason})"),
+            };
+            let missed: Vec<String> = short.iter().map(why).collect();
+            let found = format!("not enough of them can be reached: not {}. {each}", missed.join(", not "));
+            let next = "reach them another way; an operator may resend_notification or reassign_signer";
+            return Ok(Some(finding("people", false, found, next)));
+        }
+        let has = |wanted: Arrival| status.receipts.iter().any(|receipt| receipt.outcome == wanted);
+        let note = match (has(Arrival::Viewed), has(Arrival::Delivered), has(Arrival::Deferred)) {
+            (true, ..) => "; seen and not decided: human delay, not a fault",
+            (false, true, _) => "; told and not looked yet: human delay, not a fault",
+            (false, false, true) => "; put off on purpose, by quiet hours or to be told with others: not a fault",
+            (false, false, false) => "",
+        };
+        Ok(Some(finding("people", true, each + note, "")))
+    }
+
     /// Whether a link to the sign page can be had, and how long it lasts. Those that were passed on are the signer
     /// service's own: its contract does not tell of them.
     async fn link(&self, payment: &Payment) -> Finding {
@@ -171,6 +206,9 @@ impl Journal {
                 format!("one asked for now lapses at {}; an older one may have", link.expires_at.rfc3339()),
                 "",
             ),
+            Err(trouble) if trouble.cause == Cause::RateLimited => {
+                finding("sign_link", true, "enough were asked for lately; the last one may still lead there", "")
+            }
             Err(trouble) => finding(
                 "sign_link",
                 false,
@@ -196,6 +234,12 @@ impl Journal {
             ),
         }
     }
+}
+
+/// What became of one message, and when.
+fn told(receipt: &Receipt) -> String {
+    let when = if receipt.outcome == Arrival::Deferred { "until" } else { "at" };
+    receipt.at.map_or_else(|| receipt.to_string(), |at| format!("{receipt} {when} {}", at.rfc3339()))
 }
 
 fn answers(breaker: &str) -> String {
@@ -254,7 +298,7 @@ fn attempts(payment: &Payment, most: u32) -> Finding {
     let last = if payment.notice.last.is_empty() { "none made" } else { &payment.notice.last };
     let next = payment.notice.next_at.map_or_else(|| "none planned".to_owned(), Timestamp::rfc3339);
     let found = format!("{} of {most} used, last: {last}, next: {next}", payment.notice.attempts);
-    let good = payment.notice.last == "reached" || payment.notice.last.is_empty();
+    let good = matches!(payment.notice.last.as_str(), "reached" | "under_way" | "");
     finding(
         "notification",
         good,

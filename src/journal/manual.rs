@@ -2,7 +2,7 @@
 
 use super::{Act, Journal, Selector, again, unless_restoring};
 use crate::crash::{self, Point};
-use crate::domain::{Account, Code, Event, Payment, Phase, Principal, Reason, Refusal, SignerId, Terms, is_requester};
+use crate::domain::{Account, Code, Event, Payment, Phase, Principal, Reason, Refusal, SignerId, Terms, is_barred};
 use crate::store::{Attestation, Matter};
 
 /// What two people must say.
@@ -61,7 +61,7 @@ impl Journal {
     pub async fn reassign(&self, who: &Principal, selector: &Selector, signer: SignerId) -> Result<Payment, Refusal> {
         let payment = self.status(who, selector).await?;
         let Terms { policy, .. } = &payment.terms;
-        if !policy.is_eligible(&signer) || is_requester(policy, &payment.terms, &signer) {
+        if !policy.is_eligible(&signer) || is_barred(policy, &payment.terms, &signer) {
             return Err(Refusal::of_field(
                 Code::SignerNotEligible,
                 "signer_id",

@@ -16,6 +16,7 @@
 //! To add an effect: a kind in `store::effects`, a `prepare_*` and a call in the port, an event in
 //! `domain::transition`, and one function beside those in `reach.rs`.
 
+mod asking;
 mod attempt;
 mod audit;
 mod budget;
@@ -23,8 +24,10 @@ mod check;
 mod checkpoints;
 mod compared;
 mod context;
+mod counter;
 mod create;
 mod decide;
+mod evidence;
 mod execute;
 mod explain;
 mod history;
@@ -36,12 +39,16 @@ mod person;
 pub mod ports;
 mod reach;
 mod reading;
+mod receipt;
 mod recorded;
+mod registry;
 mod replay;
 mod restore;
 mod retention;
 mod rules;
+mod told;
 pub mod verify;
+mod votes;
 mod work;
 
 use std::sync::Arc;
@@ -51,23 +58,23 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 pub use crate::store::{AuditRow, DueKind, Lease, Moved, Parking, Place, Stuck};
-pub use audit::Evidence;
 pub use check::SignerNews;
 pub use checkpoints::{CheckpointFault, CheckpointPlan, Checkpointed, Checkpoints};
 pub use context::ContextBudget;
 pub use create::{CreateRequest, Created};
 pub use decide::{Decision, Source, Verdict};
+pub use evidence::Evidence;
 pub use explain::{Diagnosis, Finding};
 pub use manual::{Attested, Verb};
 #[cfg(test)]
 pub(crate) use outbox::posting_for_test;
 pub use outbox::{Deliveries, PLACES, Posting};
-pub use person::KeyEnrolment;
 pub use reach::Reaching;
 pub use reading::{Approval, ApprovalForm, Page, Selector};
 pub use recorded::Recorded;
 #[cfg(test)]
 pub(crate) use recorded::for_test;
+pub use registry::{InvitationAnswer, Registry, vouches};
 pub use restore::{Comparing, RestoreReport};
 pub use rules::{EventRules, Rules, resend_window, settle_after};
 pub use work::Progress;

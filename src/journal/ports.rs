@@ -11,9 +11,11 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 pub use super::outbox::Posting;
+pub use super::receipt::{Arrival, Receipt};
 pub use super::recorded::Recorded;
+pub use super::told::{Elsewhere, Judged, Verdicts};
 use crate::domain::{Money, SignerId, Timestamp};
-use crate::proof::Challenge;
+use crate::proof::{Challenge, Proof};
 
 /// Why the other side did not do what was asked, or why we can't tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +126,8 @@ pub struct Registration {
     pub payment_digest: String,
     /// One single-use challenge per eligible signer.
     pub challenges: Vec<Challenge>,
+    /// With how many of their keys each of them approves.
+    pub confirmations: u32,
     /// Until when decisions count.
     pub expires_at: Timestamp,
 }
@@ -140,29 +144,11 @@ pub struct Registered {
 /// How an attempt to reach the signers ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notified {
-    /// `None` when at least one channel accepted the message for enough signers; else why the people can't be
-    /// reached, by a stable word of the service's, such as `offline`.
+    /// `None` when a channel accepted the message for somebody, or may still; else why the people can't be reached, by a
+    /// stable word of the service's, such as `offline`.
     pub unreachable: Option<String>,
     /// What became of it for each signer, as the service tells it; proves nothing.
     pub receipts: Vec<Receipt>,
-}
-
-/// What became of a message to one signer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Receipt {
-    /// The person.
-    pub signer: SignerId,
-    /// The way it took: a stable word, or empty where the service's is none.
-    pub channel: String,
-    /// Whether it was delivered.
-    pub delivered: bool,
-}
-
-impl fmt::Display for Receipt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let by = if self.channel.is_empty() { String::new() } else { format!(" by {}", self.channel) };
-        write!(f, "{}{by}: {}", self.signer, if self.delivered { "delivered" } else { "unreachable" })
-    }
 }
 
 /// One decision as the signer service keeps it. Proves nothing until verified.
@@ -172,8 +158,8 @@ pub struct KeptDecision {
     pub decision_id: String,
     /// The canonical decision document.
     pub document: String,
-    /// The detached JWS over it.
-    pub jws: String,
+    /// What proves it.
+    pub proof: Proof,
 }
 
 /// What the signer service knows of a payment.
@@ -187,6 +173,11 @@ pub struct SignerStatus {
     pub online: Vec<(String, bool)>,
     /// The decisions it keeps.
     pub decisions: Vec<KeptDecision>,
+    /// What became of the last notification, and who looked; empty where the service does not say.
+    pub receipts: Vec<Receipt>,
+    /// SHA-256, in hex, of what it was told last of this round's decisions; empty before the first time, `None` where it
+    /// does not want to be told.
+    pub told: Option<String>,
 }
 
 /// An address where a signer can look and decide; not a capability.
@@ -196,6 +187,8 @@ pub struct SignLink {
     pub url: String,
     /// When the link lapses; the payment does not.
     pub expires_at: Timestamp,
+    /// Where the page's address is an image that a phone reads off a screen; empty where the service has none.
+    pub qr_url: String,
 }
 
 /// The signer service.
@@ -204,6 +197,8 @@ pub trait SignerPort: Send + Sync + fmt::Debug {
     fn prepare_register(&self, registration: &Registration) -> String;
     /// The exact body of a notification: its number and whom to reach.
     fn prepare_notify(&self, round: i64, number: i64, signers: &[String]) -> String;
+    /// Whom a notification of that body asks.
+    fn asked_in(&self, body: &str) -> Vec<SignerId>;
     /// The exact body of a closing: in which round no more decisions are wanted, and why.
     fn prepare_close(&self, round: i64, reason: &str) -> String;
 
@@ -218,6 +213,10 @@ pub trait SignerPort: Send + Sync + fmt::Debug {
     fn find<'a>(&'a self, reference: &'a str) -> BoxFuture<'a, Answer<Option<Registered>>>;
     /// Reads status and decisions by the service's id.
     fn status<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Answer<SignerStatus>>;
+    /// The exact body that says what has become of a round's decisions.
+    fn prepare_verdicts(&self, verdicts: &Verdicts) -> String;
+    /// Says so, by the service's id. Moves nothing, may be repeated, and is not journaled.
+    fn tell_verdicts<'a>(&'a self, id: &'a str, body: &'a str) -> BoxFuture<'a, Answer<()>>;
     /// Asks for a fresh link by the service's id.
     fn sign_link<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Answer<SignLink>>;
     /// The circuit breaker's state: `closed`, `open` or `half_open`.
@@ -282,6 +281,8 @@ pub struct Transfer {
 pub struct RailReceipt {
     /// The rail's id for the transfer.
     pub transfer_id: String,
+    /// The canonical receipt, for evidence.
+    pub document: String,
 }
 
 /// What the rail knows under our reference.

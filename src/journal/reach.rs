@@ -1,13 +1,13 @@
 //! Reaching the signers: register once a round, notify by number, give up into a person's hands.
 
+use super::asking::{Whom, notify_key};
 use super::attempt::{Intent, Settlement, signer_refusal, signer_trouble, verdict};
-use super::decide::votes;
 use super::ports::{Cause, Notified, Outcome, Receipt, Registered, Registration};
 use super::reading::{challenge_of, is_open};
 use super::recorded::Started;
 use super::{Act, Journal, Selector, again, lost_race};
 use crate::crash::{self, Point};
-use crate::domain::{Asker, Code, Event, Payment, Principal, Reach, Refusal, SignerTrouble, Standing, evaluate};
+use crate::domain::{Asker, Code, Event, Payment, Principal, Reach, Refusal, SignerTrouble};
 use crate::store::{EffectKind, EffectState, Lease};
 
 /// What a request to reach the signers came to.
@@ -83,29 +83,30 @@ impl Journal {
         let started = Started::now(&self.clock);
         let mut tx = self.store.begin().await?;
         let payment = self.under_lease(&mut tx, lease).await?;
-        let decided = votes(&tx.decisions(payment.terms.payment_id.as_str(), payment.round).await?);
-        let level = match evaluate(&payment.terms.policy, &payment.terms, &decided) {
-            Standing::Pending { level, .. } => level,
-            Standing::Complete { .. } | Standing::Rejected => 0,
-        };
         let number = payment.notice.settled.saturating_add(1);
-        let key =
-            format!("{}:{}:r{}:n{number}", payment.terms.payment_id, EffectKind::SignerNotify.as_str(), payment.round);
+        let Whom { signers, since } = self.whom(&mut tx, &payment).await?;
         let intent = Intent {
             kind: EffectKind::SignerNotify,
-            key,
+            key: notify_key(&payment, number),
             target: payment.notice.signer_ref.clone(),
-            body: self.signer.prepare_notify(payment.round, number, &payment.asked(level, &decided)),
+            body: self.signer.prepare_notify(payment.round, number, &signers),
         };
         let (payment, recorded) = self.record(tx, started, &payment, vec![Event::NotifyStarted], intent).await?;
         let outcome = self.signer.notify(&recorded).await;
         let (state, words) = verdict(&outcome);
         let (reach, outcome) = match outcome {
             Outcome::Done(Notified { unreachable: None, receipts }) => {
-                (Reach::Reached, with_receipts(words, &receipts))
+                // Whom an earlier attempt at it asked, it asks again.
+                let asked = self.signer.asked_in(recorded.body());
+                let reach = self.reach_of(&payment, number, &asked, &receipts).await?;
+                let levels = &payment.terms.policy.levels;
+                let deputies = asked.iter().any(|signer| !levels.iter().any(|level| level.has(signer.as_str())));
+                let words = if reach == Reach::Unreachable { "not enough reached".to_owned() } else { words };
+                let words = if deputies { format!("{words}; deputies asked") } else { words };
+                (reach, and_receipts(words, &receipts))
             }
             Outcome::Done(Notified { unreachable: Some(reason), receipts }) => {
-                (Reach::Unreachable, with_receipts(format!("unreachable: {reason}"), &receipts))
+                (Reach::Unreachable, and_receipts(format!("unreachable: {reason}"), &receipts))
             }
             Outcome::Refused(trouble) | Outcome::NotSent(trouble) | Outcome::Unknown(trouble) => {
                 (Reach::Troubled(signer_trouble(&trouble)), words)
@@ -113,14 +114,14 @@ impl Journal {
         };
         let trouble = match &reach {
             Reach::Troubled(trouble) => Some(*trouble),
-            Reach::Reached | Reach::Unreachable => None,
+            Reach::Reached | Reach::UnderWay | Reach::Unreachable => None,
         };
         let settlement = Settlement {
             kind: EffectKind::SignerNotify,
             key: recorded.key(),
             state,
             outcome,
-            event: Event::Notified { number, reach },
+            event: Event::Notified { number, since, reach },
             release: last.then_some(lease),
         };
         let payment = self.settle(payment.terms.payment_id.as_str(), settlement).await?;
@@ -164,6 +165,7 @@ impl Journal {
             payment_digest: payment.digest.clone(),
             challenges: challenges.iter().map(challenge_of).collect(),
             expires_at: payment.terms.expires_at,
+            confirmations: payment.terms.policy.confirmations(),
         };
         let intent = Intent { kind, key, target: String::new(), body: self.signer.prepare_register(&registration) };
         let (payment, recorded) = self.record(tx, started, &payment, vec![Event::NotifyStarted], intent).await?;
@@ -232,8 +234,13 @@ impl Journal {
 }
 
 /// What a notification came to, and for whom.
-fn with_receipts(words: String, receipts: &[Receipt]) -> String {
-    receipts.iter().fold(words, |words, receipt| format!("{words}; {receipt}"))
+fn and_receipts(words: String, receipts: &[Receipt]) -> String {
+    if receipts.is_empty() { words } else { format!("{words}; {}", with_receipts(receipts)) }
+}
+
+/// What became of each message.
+pub(super) fn with_receipts(receipts: &[Receipt]) -> String {
+    receipts.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Why no more decisions are wanted, in the signer contract's words.

@@ -1,13 +1,13 @@
 //! Reading: who may see which payment, and what they see of it.
 
-use super::decide::votes;
+use super::votes::{votes, wants_another};
 use super::{Journal, RACES};
 use crate::domain::{
-    Choice, Code, OrderId, Payment, PaymentId, Principal, Refusal, Role, SignerId, Stage, Standing, Status, Timestamp,
-    Vote, evaluate, is_requester,
+    Choice, Code, OrderId, Payment, PaymentId, Principal, Progress, Refusal, Role, SignerId, Stage, Status, Terms,
+    Timestamp, progress, wants,
 };
 use crate::proof::{Challenge, DecisionDocument, compare_code, decision_digest};
-use crate::store::{Listed, Listing, Session, StoredChallenge, Stuck};
+use crate::store::{Listed, Listing, PinnedKey, Session, StoredChallenge, StoredDecision, Stuck};
 
 /// Which payment: by its id, or an order's latest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,10 +57,16 @@ pub struct Approval {
     pub payment: Payment,
     /// For people to compare.
     pub compare_code: String,
-    /// The exact documents to sign, one per active key of the signer's.
+    /// The exact documents to sign, one per key of the signer's that counts and signs here: a passkey signs on a page.
     pub forms: Vec<ApprovalForm>,
+    /// Whether a passkey of theirs counts, which they have not used here.
+    pub by_passkey: bool,
     /// What this signer has decided already.
     pub decided: Option<String>,
+    /// The keys by which this signer has approved, while the rule has them confirm it with another.
+    pub confirmed_by: Vec<String>,
+    /// How far the approvals have come.
+    pub progress: Progress,
 }
 
 /// The exact bytes a signer signs with one key.
@@ -123,8 +129,8 @@ impl Journal {
             let open = session.open_payments(who.tenant.as_str(), &after, PAGE).await?;
             for payment in open.payments {
                 let decided = session.decisions(payment.terms.payment_id.as_str(), payment.round).await?;
-                let waits = asked_now(&payment, &votes(&decided), &signer);
-                if waits {
+                let Terms { policy, .. } = &payment.terms;
+                if wants(policy, &payment.terms, &votes(&decided), &signer, self.clock.now()) {
                     payments.push(payment);
                 }
             }
@@ -155,17 +161,25 @@ impl Journal {
             .find(|challenge| challenge.signer_id == signer.as_str())
             .ok_or_else(|| Refusal::new(Code::SignerNotEligible, "the policy does not ask you about this payment"))?;
         let decisions = session.decisions(payment_id, payment.round).await?;
-        let decided = decisions
-            .into_iter()
-            .find(|decision| decision.signer_id == signer.as_str())
-            .map(|decision| decision.choice);
+        let progress = progress(&payment.terms.policy, &payment.terms, &votes(&decisions));
+        let again = wants_another(&payment, &decisions, signer.as_str());
+        let own: Vec<StoredDecision> =
+            decisions.into_iter().filter(|decision| decision.signer_id == signer.as_str()).collect();
+        let decided = own.last().filter(|_| !again).map(|decision| decision.choice.clone());
+        let confirmed_by: Vec<String> = own.into_iter().filter(|_| again).map(|decision| decision.key_id).collect();
         let keys = session.pinned_keys(who.tenant.as_str(), signer.as_str()).await?;
+        let spent = |key: &PinnedKey| choice == Choice::Approve && confirmed_by.contains(&key.key_id);
+        let counts = |key: &PinnedKey| key.revoked_at.is_none() && self.is_vouched(who.tenant.as_str(), key);
+        let usable = keys.into_iter().filter(|key| counts(key) && !spent(key));
+        let (here, passkeys): (Vec<_>, Vec<_>) = usable.partition(|key| key.credential_id.is_empty());
+        let by_passkey = !passkeys.is_empty();
         let mut forms = Vec::new();
-        for key in keys.into_iter().filter(|key| key.revoked_at.is_none()) {
+        for key in here {
             let (document, digest) = decision_bytes(challenge, &payment.digest, &key.key_id, choice, reason)?;
             forms.push(ApprovalForm { key_id: key.key_id, document, digest });
         }
-        Ok(Approval { compare_code: compare_code(&payment.digest), payment, forms, decided })
+        let compare_code = compare_code(&payment.digest);
+        Ok(Approval { payment, compare_code, forms, by_passkey, decided, confirmed_by, progress })
     }
 
     /// A page of payments that a person should look at, oldest first, and where the next one starts.
@@ -182,17 +196,6 @@ impl Journal {
         let theirs = |row: &Stuck| all || row.payment.as_ref().is_some_and(|payment| visible_to(who, payment));
         Ok((stuck.into_iter().filter(theirs).collect(), next))
     }
-}
-
-/// Whether `signer` is asked about `payment` now: eligible at the level that is open, and not heard yet.
-fn asked_now(payment: &Payment, votes: &[Vote], signer: &SignerId) -> bool {
-    let open = match evaluate(&payment.terms.policy, &payment.terms, votes) {
-        Standing::Pending { level, .. } => payment.terms.policy.levels.get(level),
-        Standing::Complete { .. } | Standing::Rejected => None,
-    };
-    open.is_some_and(|level| level.signers.contains(signer.as_str()))
-        && !is_requester(&payment.terms.policy, &payment.terms, signer)
-        && !votes.iter().any(|vote| vote.signer == *signer)
 }
 
 /// The signer that `who` is.

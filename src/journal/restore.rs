@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
-use super::attempt::Intent;
+use super::attempt::{Intent, keep};
 use super::compared::{ATTENTION, WENT_BACK, events, is_certain, outcome};
-use super::execute::finding;
+use super::execute::{finding, receipt_of};
 use super::known::Then;
 use super::{Act, Journal, again};
 use crate::crash::{self, Point};
@@ -260,7 +260,9 @@ impl Journal {
         let recorded = session.effect(&intent.key).await?;
         drop(session);
         let body = recorded.as_ref().map_or(&intent.body, |row| &row.body);
-        let (finding, words) = finding(self.rail.lookup(payment_id, body).await);
+        let found = self.rail.lookup(payment_id, body).await;
+        let receipt = receipt_of(&found);
+        let (finding, words) = finding(found);
         metrics().effect(EffectKind::RailExecute.as_str(), "compared");
         if finding == Finding::Inconclusive {
             tracing::warn!(
@@ -310,6 +312,7 @@ impl Journal {
         };
         if let Some(state) = state {
             tx.settle(&intent.key, state, &format!("after a restore: {words}")).await?;
+            keep(&mut tx, &intent.key, payment_id, &receipt).await?;
         }
         let outcome = outcome(&before, &current);
         if tx.compared(restore, payment_id, &words, outcome).await? {

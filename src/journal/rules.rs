@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::context::ContextBudget;
 use super::ports::{Dedup, RailCaps};
 use crate::domain::{Account, Currency, Schedule, Timing};
+use crate::proof::PublicKey;
 
 /// Spans and defaults.
 #[derive(Debug, Clone)]
@@ -47,6 +48,8 @@ pub struct Rules {
     pub events: EventRules,
     /// What an agent may be told about one payment.
     pub context: ContextBudget,
+    /// Whose signature a signer's key must have to count; `None` where pinning is enough.
+    pub registry_root: Option<PublicKey>,
 }
 
 /// How events are delivered.

@@ -143,7 +143,7 @@ impl Journal {
             self.park(&mut tx, lease, "work_never_ends").await?;
             tx.commit().await?;
         }
-        match self.work(lease).await {
+        match Box::pin(self.work(lease)).await {
             // Held since it was claimed: nothing is to be done until two people let it go.
             Err(refusal) if refusal.code == Code::PaymentOnManualHold => self.release(lease).await,
             done => done,
@@ -212,6 +212,7 @@ impl Journal {
             Stage::Ended => {}
         }
         if payment.closing.tell_at.is_some_and(|at| at <= now) {
+            self.tell_last_verdicts(&payment).await;
             self.tell_closed(lease).await?;
         }
         self.release(lease).await

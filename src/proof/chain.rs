@@ -59,13 +59,27 @@ pub fn link(previous: &str, facts: &AuditFacts) -> Result<Link, serde_json::Erro
 
 /// The chain value after an entry whose canonical text is `canonical`.
 pub fn chained(previous: &str, canonical: &str) -> String {
+    chained_leaf(previous, &leaf_bytes(canonical))
+}
+
+/// The hash by which the chain knows an entry, base64url: it tells nothing of the text.
+pub fn leaf(canonical: &str) -> String {
+    b64url(leaf_bytes(canonical))
+}
+
+fn leaf_bytes(canonical: &str) -> [u8; 32] {
     let mut leaf = Sha256::new();
     leaf.update([0]);
     leaf.update(canonical.as_bytes());
+    leaf.finalize().into()
+}
+
+/// The chain value after an entry of which only the hash is known.
+pub(super) fn chained_leaf(previous: &str, leaf: &[u8; 32]) -> String {
     let mut node = Sha256::new();
     node.update([1]);
     // A previous value that is not base64url is nobody's chain value; hashed as text it matches nothing.
     node.update(from_b64url(previous).unwrap_or_else(|| previous.as_bytes().to_vec()));
-    node.update(leaf.finalize());
+    node.update(leaf);
     b64url(node.finalize())
 }

@@ -18,9 +18,24 @@ pub enum ProofFault {
     /// The protected header is not exactly the one that is accepted.
     #[error("the JWS header must be alg EdDSA, typ countersign-approval+jws, and the key's kid")]
     Header,
-    /// The key is not a usable Ed25519 key.
-    #[error("the key is not an Ed25519 key")]
+    /// The key is not a usable one of its kind.
+    #[error("the key is not usable")]
     Key,
+    /// The browser was asked for something else than this kind of answer.
+    #[error("the browser's answer is of another kind")]
+    Ceremony,
+    /// The challenge is not the digest of what is signed.
+    #[error("the answer is to another challenge than the digest of this decision")]
+    Challenge,
+    /// The page that asked is none of this service's.
+    #[error("a page of another origin asked for it")]
+    Origin,
+    /// The passkey was made for somebody else.
+    #[error("the passkey belongs to another site")]
+    RelyingParty,
+    /// The device did not check that it is its owner.
+    #[error("the device did not verify its user; user verification is required")]
+    UserVerification,
     /// The signature does not verify.
     #[error("the signature does not verify over these bytes with this key")]
     Signature,

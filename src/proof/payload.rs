@@ -39,6 +39,8 @@ pub struct PaymentDocument {
 impl PaymentDocument {
     /// The document's type, and the tag of its digest.
     pub const TYPE: &'static str = "countersign/payment/v1";
+    /// The tag of the digest of a policy, which P names.
+    pub const POLICY: &'static str = "countersign/policy/v1";
 
     /// The canonical text.
     pub fn canonical(&self) -> Result<String, serde_json::Error> {

@@ -12,7 +12,10 @@ use axum::routing::{get, post, put};
 use sha2::{Digest as _, Sha256};
 
 use super::refused::Refused;
-use super::{Desk, asset, cancel, link, notify, presence, register, sign, status};
+use super::{
+    Desk, asset, astray, cancel, enrol, inbox, invitations, link, notify, presence, register, sign, status, verdicts,
+    viewed,
+};
 
 /// The variable part of a path.
 pub(super) struct Segment(pub(super) String);
@@ -39,18 +42,33 @@ pub(super) fn router(desk: Arc<Desk>) -> Router {
         .route("/api/v1/payments/{id}/notify", post(notify::post))
         .route("/api/v1/payments/{id}/sign-link", get(link::get))
         .route("/api/v1/payments/{id}/status", get(status::get))
-        .route("/api/v1/payments/{id}/cancel", post(cancel::post));
+        .route("/api/v1/payments/{id}/cancel", post(cancel::post))
+        .route("/api/v1/payments/{id}/verdicts", put(verdicts::put))
+        .route(invitations::PATH, post(invitations::post))
+        .route("/api/v1/invitations/{id}", get(invitations::get))
+        .route("/api/v1/signers/{signer_id}/passkeys/{key_id}", put(invitations::put));
     if desk.presence_switch {
         api = api.route("/api/v1/signers/{signer_id}/presence", put(presence::put));
     }
     api.route_layer(from_fn_with_state(Arc::clone(&desk), authorize))
         .route("/healthz", get(status::health))
+        .route("/enrol/{token}", get(enrol::get).post(enrol::post))
+        .route("/enrol/{token}/sign-in", post(enrol::sign_in))
+        .route(inbox::PATH, get(inbox::get))
+        .route("/inbox/changes", get(inbox::changes))
+        .route("/inbox/sign-in", post(inbox::sign_in))
+        .route("/inbox/sign-out", post(inbox::sign_out))
+        .route("/inbox/payments/{id}", post(inbox::open))
         .route("/sign/{token}", get(sign::get))
+        .route("/sign/{token}/qr.svg", get(sign::qr))
         .route("/sign/{token}/decisions", post(sign::post))
+        .route("/sign/{token}/viewed", post(viewed::post))
         .route(asset::CSS_PATH, get(asset::css))
+        .route(asset::SCRIPT_PATH, get(asset::script))
         .fallback(async || Refused::not_found("not_found", "no such address"))
         .method_not_allowed_fallback(async || Refused::new(405, "method_not_allowed", "not with this method"))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(from_fn_with_state(Arc::clone(&desk), astray::guard))
         .layer(from_fn(asset::guard))
         .with_state(desk)
 }

@@ -193,10 +193,10 @@ pub(super) fn backoff(attempts: i64, random: u64) -> Duration {
 }
 
 async fn tidy(desk: &Desk, now: Timestamp) -> Result<(), StoreFault> {
-    let before = |age: Duration| now.plus_micros(i64::try_from(age.as_micros()).unwrap_or(0).saturating_neg());
     let mut session = desk.store.write().await?;
-    session.forget_keys(before(KEEP_KEYS)).await?;
-    session.forget_links(before(KEEP_ENDED)).await?;
-    session.forget_callbacks(before(KEEP_ENDED)).await?;
+    session.forget_keys(now.minus(KEEP_KEYS)).await?;
+    session.forget_messages(now.minus(KEEP_KEYS)).await?;
+    session.forget_links(now.minus(KEEP_ENDED)).await?;
+    session.forget_callbacks(now.minus(KEEP_ENDED)).await?;
     session.commit().await
 }

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Desk;
 use super::refused::{Refused, Reply};
-use super::store::{Callback, KeptDecision, KeptPayment, Session};
+use super::store::{Callback, KeptDecision, KeptPasskey, KeptPayment, Session, Word};
 use crate::domain::{Choice, DecisionId, KeyId, Reason, Timestamp};
-use crate::proof::{Challenge, DecisionDocument, ProofFault, PublicKey, claimed_key_id, verify_detached};
+use crate::proof::{Challenge, Claim, DecisionDocument, PASSKEY, Proof, ProofFault, SignerKey, claimed_key_id};
 
 /// A decision as it was sent.
 #[derive(Debug)]
@@ -30,7 +30,18 @@ pub(super) enum Submitted {
 #[serde(deny_unknown_fields)]
 pub(super) struct SignedDocument {
     document: String,
-    jws: String,
+    #[serde(default)]
+    jws: Option<String>,
+    #[serde(default)]
+    proof: Option<SentProof>,
+}
+
+/// A proof by the name of its form.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SentProof {
+    r#type: String,
+    value: String,
 }
 
 /// The form's fields.
@@ -48,11 +59,15 @@ pub(super) struct FormFields {
     pub(super) jws: String,
 }
 
+/// A decision that is kept, as it is answered.
 #[derive(Debug, Serialize)]
-struct Recorded<'a> {
-    decision_id: &'a str,
-    signer_id: &'a str,
-    decision: &'a str,
+pub(super) struct Recorded {
+    /// The service's id for it.
+    pub(super) decision_id: String,
+    /// Who decided.
+    pub(super) signer_id: String,
+    /// `approve` or `reject`.
+    pub(super) decision: String,
     round: i64,
 }
 
@@ -64,15 +79,17 @@ struct Hint<'a> {
     decision_id: &'a str,
 }
 
-/// How many decisions are kept in the name of a signer whose key is not known.
-const MOST_UNVERIFIED: usize = 16;
+/// How many decisions are kept in one signer's name: so many in all, and verified ones besides.
+const MOST_KEPT: usize = 16;
 
 /// A decision that passed every check that needs no clock.
 struct Checked {
     signer_id: String,
     choice: Choice,
     document: String,
-    jws: String,
+    proof: Proof,
+    /// The key that a JWS names, or the passkey's credential.
+    signed_by: String,
     verified: bool,
     challenge_expires_at: String,
 }
@@ -81,7 +98,7 @@ struct Checked {
 ///
 /// *Errors*: each fault by its own code; nothing is kept then.
 /// *Crash*: decision and callback are both kept, or neither; sending the same again is answered the same.
-pub(super) async fn take(desk: &Desk, token: &str, submitted: Submitted) -> Result<Reply, Refused> {
+pub(super) async fn take(desk: &Desk, token: &str, submitted: Submitted) -> Result<Recorded, Refused> {
     let now = desk.now();
     let mut session = desk.store.write().await?;
     let link = session.link(token).await?.ok_or_else(|| Refused::not_found("unknown_link", "no such sign link"))?;
@@ -93,38 +110,67 @@ pub(super) async fn take(desk: &Desk, token: &str, submitted: Submitted) -> Resu
         return Err(Refused::conflict("round_stale", "the payment was changed; ask for a fresh sign link"));
     }
     let challenges = session.challenges(&payment.id).await?;
-    let checked = check(desk, &payment, &challenges, submitted)?;
+    let checked = check(desk, &mut session, &payment, &challenges, submitted).await?;
 
-    let mut earlier = session.decisions(&payment).await?;
+    let mut earlier = session.words(&payment).await?;
     earlier.retain(|kept| kept.signer_id == checked.signer_id);
-    if let Some(kept) = same_of(&earlier, &checked)? {
-        return recorded(&payment, kept);
+    if let Some(kept) = same_of(&payment, &earlier, &checked)? {
+        return Ok(recorded(&payment, kept));
     }
     check_time(&payment, &checked, now)?;
-    let reply = keep(desk, &mut session, &payment, checked, now).await?;
+    let recorded = keep(desk, &mut session, &payment, checked, now).await?;
     session.commit().await?;
     desk.callback_enqueued.notify_one();
-    Ok(reply)
+    Ok(recorded)
 }
 
 /// The decision among the signer's `earlier` ones that this one repeats.
 ///
-/// *Errors*: `already_decided` when it contradicts a verified one; `too_many_decisions` past the bound.
-fn same_of<'a>(earlier: &'a [KeptDecision], checked: &Checked) -> Result<Option<&'a KeptDecision>, Refused> {
+/// Where an approval is confirmed with another key, a no may follow the first one; nothing else is taken back. What the
+/// gateway refused holds nobody up.
+///
+/// *Errors*: `already_decided` when it contradicts a verified one, `key_used` when it confirms one with the same key,
+/// `too_many_decisions` past the bound.
+fn same_of<'a>(
+    payment: &KeptPayment,
+    earlier: &'a [KeptDecision],
+    checked: &Checked,
+) -> Result<Option<&'a KeptDecision>, Refused> {
     let same = |kept: &&KeptDecision| {
-        kept.document == checked.document && (kept.jws == checked.jws || (kept.verified && checked.verified))
+        kept.document == checked.document
+            && (kept.proof == checked.proof.text()
+                || (kept.stands() && kept.verified && checked.verified && kept.signed_by == checked.signed_by))
     };
     // One that was kept before the key was known is kept anew now that it can be verified.
     if let Some(kept) = earlier.iter().filter(|kept| kept.verified >= checked.verified).find(same) {
         return Ok(Some(kept));
     }
-    if earlier.iter().any(|kept| kept.verified) {
-        return Err(Refused::conflict("already_decided", "this signer has decided otherwise in this round"));
+    let decided = || Refused::conflict("already_decided", "this signer has decided in this round");
+    match payment.word_of(earlier, &checked.signer_id) {
+        Word::None => {}
+        Word::Half if !checked.verified => return Err(decided()),
+        Word::Half => {
+            let used = earlier.iter().any(|kept| kept.stands() && kept.signed_by == checked.signed_by);
+            if used && checked.choice == Choice::Approve {
+                return Err(Refused::conflict("key_used", "confirm with another key, on another device"));
+            }
+        }
+        Word::Whole => {
+            // By another key of theirs, and nobody asked for it: said once is enough.
+            let alike = |kept: &&KeptDecision| kept.stands() && says_alike(&kept.document, &checked.document);
+            return earlier.iter().filter(|_| checked.verified).find(alike).map(Some).ok_or_else(decided);
+        }
     }
-    if !checked.verified && earlier.len() >= MOST_UNVERIFIED {
+    if earlier.iter().filter(|kept| kept.verified || !checked.verified).count() >= MOST_KEPT {
         return Err(Refused::conflict("too_many_decisions", "too many decisions came in this signer's name"));
     }
     Ok(None)
+}
+
+/// Whether two documents say the same, each by its own key.
+fn says_alike(one: &str, other: &str) -> bool {
+    let said = |text: &str| Some(DecisionDocument { key_id: String::new(), ..DecisionDocument::parse(text)? });
+    said(one).is_some_and(|one| Some(one) == said(other))
 }
 
 async fn keep(
@@ -133,15 +179,19 @@ async fn keep(
     payment: &KeptPayment,
     checked: Checked,
     now: Timestamp,
-) -> Result<Reply, Refused> {
+) -> Result<Recorded, Refused> {
     let kept = KeptDecision {
         decision_id: DecisionId::mint(now, desk.entropy.u128()).to_string(),
         signer_id: checked.signer_id,
         decision: checked.choice.as_str().to_owned(),
         document: checked.document,
-        jws: checked.jws,
+        proof_type: checked.proof.form().to_owned(),
+        proof: checked.proof.text().to_owned(),
+        signed_by: checked.signed_by,
         verified: checked.verified,
         decided_at: now.micros(),
+        verdict: String::new(),
+        code: String::new(),
     };
     session.add_decision(payment, &kept).await?;
     let event_id = desk.mint("evt_");
@@ -155,19 +205,16 @@ async fn keep(
     let url = payment.callback_url.clone();
     session.add_callback(&Callback { event_id, url, body, attempts: 0, created_at: now.micros() }).await?;
     tracing::info!(payment.id = %payment.reference, signer.id = %kept.signer_id, "a decision was recorded");
-    recorded(payment, &kept)
+    Ok(recorded(payment, &kept))
 }
 
-fn recorded(payment: &KeptPayment, kept: &KeptDecision) -> Result<Reply, Refused> {
-    Reply::json(
-        200,
-        &Recorded {
-            decision_id: &kept.decision_id,
-            signer_id: &kept.signer_id,
-            decision: &kept.decision,
-            round: payment.round,
-        },
-    )
+fn recorded(payment: &KeptPayment, kept: &KeptDecision) -> Recorded {
+    Recorded {
+        decision_id: kept.decision_id.clone(),
+        signer_id: kept.signer_id.clone(),
+        decision: kept.decision.clone(),
+        round: payment.round,
+    }
 }
 
 fn check_time(payment: &KeptPayment, checked: &Checked, now: Timestamp) -> Result<(), Refused> {
@@ -184,9 +231,15 @@ fn check_time(payment: &KeptPayment, checked: &Checked, now: Timestamp) -> Resul
 }
 
 /// Checks who answers what, that it is exactly what was asked, and the signature where a key is known.
-fn check(desk: &Desk, payment: &KeptPayment, asked: &[Challenge], submitted: Submitted) -> Result<Checked, Refused> {
-    let (given, jws) = match submitted {
-        Submitted::Document(SignedDocument { document, jws }) => (parse(&document)?, jws),
+async fn check(
+    desk: &Desk,
+    session: &mut Session,
+    payment: &KeptPayment,
+    asked: &[Challenge],
+    submitted: Submitted,
+) -> Result<Checked, Refused> {
+    let (given, proof) = match submitted {
+        Submitted::Document(signed) => (parse(&signed.document)?, proof_of(signed)?),
         Submitted::Form(fields) => from_form(payment, asked, fields)?,
     };
     let challenge = find(asked, &given.signer_id)?;
@@ -216,31 +269,67 @@ fn check(desk: &Desk, payment: &KeptPayment, asked: &[Challenge], submitted: Sub
         tracing::error!(%error, "a decision document could not be written");
         Refused::internal()
     })?;
-    let key = desk.directory.key(&given.signer_id);
-    check_proof(key, &given.key_id, &document, &jws)?;
+    let claim = proof.claim().map_err(unproved)?;
+    let passkeys = session.passkeys(&payment.tenant, &given.signer_id).await?;
+    let verified = check_proof(desk, &passkeys, &expected, &document, &proof, &claim)?;
     Ok(Checked {
         signer_id: expected.signer_id,
         choice,
         document,
-        jws,
-        verified: key.is_some(),
+        proof,
+        signed_by: if claim.credential_id.is_empty() { claim.key_id } else { claim.credential_id },
+        verified,
         challenge_expires_at: expected.challenge_expires_at,
     })
 }
 
-/// Verifies the signature with `key`; without one, checks only that it is a detached JWS by `key_id`.
-fn check_proof(key: Option<&PublicKey>, key_id: &str, document: &str, jws: &str) -> Result<(), Refused> {
-    let why = match key {
-        Some(key) => verify_detached(key, key_id, document, jws).err(),
-        None => match claimed_key_id(jws) {
-            Ok(claimed) => (claimed != key_id).then_some(ProofFault::Header),
-            Err(fault) => Some(fault),
-        },
-    };
-    match why {
-        Some(fault) => Err(Refused::unacceptable("signature_invalid", fault.to_string())),
-        None => Ok(()),
+fn unproved(fault: ProofFault) -> Refused {
+    Refused::unacceptable("signature_invalid", fault.to_string())
+}
+
+/// The one proof that a program sent.
+fn proof_of(signed: SignedDocument) -> Result<Proof, Refused> {
+    match (signed.jws, signed.proof) {
+        (Some(jws), None) => Ok(Proof::Jws(jws)),
+        (None, Some(SentProof { r#type, value })) => {
+            Proof::of(&r#type, value).ok_or_else(|| Refused::invalid("proof.type must be jws or webauthn"))
+        }
+        (Some(_), Some(_)) | (None, None) => Err(Refused::invalid("send one of jws and proof")),
     }
+}
+
+/// Verifies a proof with the signer's own key, and says whether one was known; a JWS without one is only read.
+///
+/// *Errors*: `signature_invalid`; `passkey_revoked` and `unknown_passkey`, for a passkey that does not count.
+fn check_proof(
+    desk: &Desk,
+    passkeys: &[KeptPasskey],
+    given: &DecisionDocument,
+    document: &str,
+    proof: &Proof,
+    claim: &Claim,
+) -> Result<bool, Refused> {
+    if claim.key_id != given.key_id {
+        return Err(unproved(ProofFault::Header));
+    }
+    if given.key_id != PASSKEY {
+        let Some(key) = desk.directory.key(&given.signer_id) else { return Ok(false) };
+        let verified = SignerKey::Jws(key.clone()).verify(&given.key_id, document, proof);
+        return verified.map(|_| true).map_err(unproved);
+    }
+    let passkey = passkeys.iter().find(|passkey| passkey.credential_id == claim.credential_id).ok_or_else(|| {
+        Refused::unacceptable(
+            "unknown_passkey",
+            "this passkey is none of this signer's, or no operator has pinned it yet",
+        )
+    })?;
+    if !passkey.is_active() {
+        return Err(Refused::unacceptable("passkey_revoked", "this passkey was revoked and no longer counts"));
+    }
+    SignerKey::parse(&passkey.alg, &passkey.public_key, &passkey.credential_id, Some(desk.party.clone()))
+        .and_then(|key| key.verify(&passkey.key_id, document, proof))
+        .map(|_| true)
+        .map_err(unproved)
 }
 
 fn parse(document: &str) -> Result<DecisionDocument, Refused> {
@@ -261,18 +350,17 @@ fn from_form(
     payment: &KeptPayment,
     asked: &[Challenge],
     fields: FormFields,
-) -> Result<(DecisionDocument, String), Refused> {
+) -> Result<(DecisionDocument, Proof), Refused> {
     let challenge = match asked {
         [only] if fields.signer_id.is_empty() => only,
         _ => find(asked, &fields.signer_id)?,
     };
     let jws = fields.jws.split_whitespace().collect::<String>();
-    let claimed =
-        claimed_key_id(&jws).map_err(|fault| Refused::unacceptable("signature_invalid", fault.to_string()))?;
+    let claimed = claimed_key_id(&jws).map_err(unproved)?;
     let key_id = if fields.key_id.is_empty() { claimed } else { fields.key_id };
     let choice = Choice::from_name(&fields.decision)
         .ok_or_else(|| Refused::unacceptable("decision_invalid", "decision must be approve or reject"))?;
     let document =
         DecisionDocument::answering(challenge, &payment.payment_digest, &key_id, choice, fields.reason.trim());
-    Ok((document, jws))
+    Ok((document, Proof::Jws(jws)))
 }

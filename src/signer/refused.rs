@@ -4,6 +4,7 @@
 //! a [`StoreFault`] becomes a refusal.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -52,6 +53,8 @@ pub(super) struct Refused {
     pub(super) code: &'static str,
     /// What is wrong and, where it helps, what to do.
     pub(super) message: Cow<'static, str>,
+    /// After how many seconds it may be asked again.
+    pub(super) retry_after: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -63,7 +66,7 @@ struct ErrorBody<'a> {
 impl Refused {
     /// A refusal.
     pub(super) fn new(status: u16, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, code, message: message.into() }
+        Self { status, code, message: message.into(), retry_after: None }
     }
 
     /// 400: the request can't be read.
@@ -91,6 +94,12 @@ impl Refused {
         Self::new(422, code, message)
     }
 
+    /// 429: links to this payment were asked for too often.
+    pub(super) fn too_many_links(wait: Duration) -> Self {
+        let message = "too many links to this payment were asked for; use one that has not lapsed, or ask later";
+        Self { retry_after: Some(wait.as_secs().saturating_add(1)), ..Self::new(429, "too_many_links", message) }
+    }
+
     /// 500, without a word of why.
     pub(super) fn internal() -> Self {
         Self::new(500, "internal", "the signer service could not do this now; nothing was changed")
@@ -116,6 +125,11 @@ impl IntoResponse for Refused {
         if self.status == 401 {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        // For who turns it into a page.
+        response.extensions_mut().insert(self);
         response
     }
 }

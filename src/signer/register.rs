@@ -17,6 +17,9 @@ use crate::config::web_url;
 use crate::domain::{SignerId, Timestamp};
 use crate::proof::{Challenge, PaymentDocument, from_b64url, payment_digest};
 
+/// More keys than anybody is asked to have.
+const MOST_CONFIRMATIONS: i64 = 8;
+
 /// The path, which the idempotency key is bound to.
 pub(super) const PATH: &str = "/api/v1/payments";
 
@@ -30,6 +33,12 @@ struct Registration {
     signers: Vec<Challenge>,
     expires_at: String,
     callback_url: String,
+    #[serde(default = "once")]
+    confirmations: i64,
+}
+
+const fn once() -> i64 {
+    1
 }
 
 /// What a registration is answered, and an item of the look-up by reference.
@@ -67,17 +76,19 @@ pub(super) async fn post(
 
 async fn apply(desk: &Desk, session: &mut Session, body: &[u8]) -> Result<Reply, Refused> {
     let asked: Registration = json_of(body)?;
-    let expires_at = check(desk, &asked)?;
+    let (tenant, expires_at) = check(desk, &asked)?;
     let now = desk.now();
     let known = session.payment_of(&asked.reference).await?;
     let wanted = KeptPayment {
         id: known.as_ref().map_or_else(|| desk.mint("sgn_"), |known| known.id.clone()),
         reference: asked.reference,
+        tenant,
         round: asked.round,
         payload: asked.payload,
         payment_digest: asked.payment_digest,
         expires_at: expires_at.micros(),
         callback_url: asked.callback_url,
+        confirmations: asked.confirmations,
         state: "open".to_owned(),
         close_reason: String::new(),
     };
@@ -96,6 +107,7 @@ async fn apply(desk: &Desk, session: &mut Session, body: &[u8]) -> Result<Reply,
     }
     let same = known.payload == wanted.payload
         && known.expires_at == wanted.expires_at
+        && known.confirmations == wanted.confirmations
         && session.challenges(&known.id).await? == asked.signers;
     if !same {
         // People may have seen and signed what is known; only a new round may say something else.
@@ -107,8 +119,8 @@ async fn apply(desk: &Desk, session: &mut Session, body: &[u8]) -> Result<Reply,
     Reply::json(200, &Registered::from(&known))
 }
 
-/// Checks what a registration says, apart from what is known already; returns when it expires.
-fn check(desk: &Desk, asked: &Registration) -> Result<Timestamp, Refused> {
+/// Checks what a registration says, apart from what is known already; returns whose it is and when it expires.
+fn check(desk: &Desk, asked: &Registration) -> Result<(String, Timestamp), Refused> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !(1..=64).contains(&asked.reference.len()) || !asked.reference.chars().all(plain) {
         return Err(Refused::invalid("reference must be 1 to 64 of A-Z a-z 0-9 _ and -"));
@@ -129,6 +141,9 @@ fn check(desk: &Desk, asked: &Registration) -> Result<Timestamp, Refused> {
     if asked.signers.is_empty() {
         return Err(Refused::invalid("signers must name at least one signer"));
     }
+    if !(1..=MOST_CONFIRMATIONS).contains(&asked.confirmations) {
+        return Err(Refused::invalid(format!("confirmations must be 1 to {MOST_CONFIRMATIONS}")));
+    }
     let mut named = HashSet::new();
     for challenge in &asked.signers {
         check_challenge(challenge)?;
@@ -140,7 +155,7 @@ fn check(desk: &Desk, asked: &Registration) -> Result<Timestamp, Refused> {
         return Err(Refused::unacceptable("unknown_signer", format!("the directory has no signer {stranger:?}")));
     }
     web_url(&asked.callback_url).map_err(|why| Refused::invalid(format!("callback_url {why}")))?;
-    time("expires_at", &asked.expires_at)
+    Ok((document.tenant, time("expires_at", &asked.expires_at)?))
 }
 
 fn check_challenge(challenge: &Challenge) -> Result<(), Refused> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use secrecy::{ExposeSecret as _, SecretString};
 use standardwebhooks::Webhook;
 
+use super::channels::Reaching;
 use super::directory::DirectoryEntry;
 use super::store::StoreFault;
 use crate::config::{ConfigFault, api_key, whsec};
@@ -48,6 +49,8 @@ pub struct SignerSettings {
     pub public_url: String,
     /// Who can be asked.
     pub directory: Vec<DirectoryEntry>,
+    /// How they are reached.
+    pub reaching: Reaching,
     /// How long a sign link leads anywhere.
     pub link_ttl: Duration,
     /// Whether `PUT /api/v1/signers/{id}/presence` exists. When it does not, the directory's word on
@@ -64,6 +67,25 @@ impl SignerSettings {
 
     pub(super) fn check_api_key(&self) -> Result<(), SignerFault> {
         Ok(api_key(&of_ours("api_key"), &self.api_key)?)
+    }
+
+    pub(super) fn check_reaching(&self) -> Result<(), SignerFault> {
+        let Reaching { digest, answer_within, links, links_within, message_links, .. } = &self.reaching;
+        let longest = Duration::from_hours(24 * 366);
+        for (name, span) in [
+            ("digest_within", digest.within),
+            ("answer_within", *answer_within),
+            ("links_within", *links_within),
+            ("message_links", *message_links),
+        ] {
+            if span.is_zero() || span > longest {
+                return Err(SignerFault::setting(name, "must be more than zero and at most a year"));
+            }
+        }
+        if digest.most == 0 || *links == 0 {
+            return Err(SignerFault::setting("digest and links", "must allow at least one"));
+        }
+        Ok(())
     }
 
     pub(super) fn api_key_bytes(&self) -> &[u8] {

@@ -9,83 +9,46 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
+use qrcode::render::svg;
+use qrcode::{EcLevel, QrCode};
 
 use super::Desk;
 use super::api::Segment;
 use super::decision::{self, FormFields, Submitted};
-use super::page::{self, Ask, Notice, SignerView, View};
-use super::refused::{Refused, body_of, json_of};
-use super::store::{KeptDecision, KeptPayment};
+use super::language::Language;
+use super::look::{Looked, look};
+use super::page::{self, Ask};
+use super::refused::{Refused, Reply, body_of, json_of};
 use crate::domain::{Choice, KeyId, Reason};
-use crate::proof::{Challenge, DecisionDocument, PaymentDocument, decision_digest, key_id_of};
 
 /// `GET /sign/{token}`.
-pub(super) async fn get(State(desk): State<Arc<Desk>>, Segment(token): Segment, RawQuery(query): RawQuery) -> Response {
-    let ask = ask_of(&query.unwrap_or_default());
-    match look(&desk, &token, &ask).await {
-        Ok(html) => Html(html).into_response(),
-        Err(refused) => notice(&desk, &refused, None),
+pub(super) async fn get(
+    State(desk): State<Arc<Desk>>,
+    Segment(token): Segment,
+    language: Language,
+    RawQuery(query): RawQuery,
+) -> Response {
+    match look(&desk, &token).await {
+        Ok(looked) => {
+            let ask = ask_of(&query.unwrap_or_default());
+            looked.view(&desk, language, &token, &ask).map_or_else(
+                |refused| notice(&desk, language, &refused, &token),
+                |view| Html(page::payment(&view)).into_response(),
+            )
+        }
+        Err(refused) => notice(&desk, language, &refused, &token),
     }
 }
 
-async fn look(desk: &Desk, token: &str, ask: &Ask) -> Result<String, Refused> {
-    let now = desk.now();
-    let mut session = desk.store.read().await?;
-    let link = session.link(token).await?.ok_or_else(|| Refused::not_found("unknown_link", ""))?;
-    if link.expires_at <= now.micros() {
-        return Err(Refused::new(410, "link_expired", ""));
-    }
-    let payment = session.payment(&link.payment_id).await?.ok_or_else(Refused::unknown_payment)?;
-    if payment.round != link.round {
-        return Err(Refused::new(410, "round_stale", ""));
-    }
-    let challenges = session.challenges(&payment.id).await?;
-    let decisions = session.decisions(&payment).await?;
-    drop(session);
-    let document = PaymentDocument::parse(&payment.payload).ok_or_else(Refused::internal)?;
-    let view = View {
-        address: &desk.address,
-        token,
-        state: page::state_of(&payment, &challenges, &decisions, now),
-        signers: challenges.iter().map(|challenge| signer(desk, &payment, challenge, &decisions, ask)).collect(),
-        payment: &payment,
-        document: &document,
-    };
-    Ok(page::payment(&view))
-}
-
-fn signer<'a>(
-    desk: &'a Desk,
-    payment: &KeptPayment,
-    challenge: &'a Challenge,
-    decisions: &[KeptDecision],
-    ask: &Ask,
-) -> SignerView<'a> {
-    let ask = if ask.signer_id == challenge.signer_id { ask.clone() } else { Ask::default() };
-    let key_id = match (&ask.key_id, desk.directory.key(&challenge.signer_id)) {
-        (Some(key_id), _) => Some(key_id.clone()),
-        (None, Some(key)) => Some(key_id_of(key)),
-        (None, None) => None,
-    };
-    let to_sign = key_id.as_ref().and_then(|key_id| {
-        let document = DecisionDocument::answering(challenge, &payment.payment_digest, key_id, ask.choice, &ask.reason);
-        let text = document.canonical().ok()?;
-        let digest = decision_digest(&text);
-        Some((text, digest))
-    });
-    SignerView {
-        id: &challenge.signer_id,
-        name: desk.directory.name(&challenge.signer_id),
-        until: &challenge.challenge_expires_at,
-        decided: decisions
-            .iter()
-            .find(|kept| kept.verified && kept.signer_id == challenge.signer_id)
-            .map(|kept| (kept.decision.clone(), kept.decided_at().rfc3339())),
-        unverified: decisions.iter().any(|kept| !kept.verified && kept.signer_id == challenge.signer_id),
-        key_id: key_id.unwrap_or_default(),
-        to_sign,
-        ask,
-    }
+/// `GET /sign/{token}/qr.svg`: the page's address as an image, for a phone to read off a screen.
+pub(super) async fn qr(State(desk): State<Arc<Desk>>, Segment(token): Segment) -> Result<Response, Refused> {
+    look(&desk, &token).await?;
+    let code = QrCode::with_error_correction_level(desk.address.page(&token), EcLevel::M).map_err(|error| {
+        tracing::error!(%error, "an address does not fit into a QR code");
+        Refused::internal()
+    })?;
+    let image = code.render::<svg::Color<'_>>().min_dimensions(256, 256).build();
+    Ok(([(header::CONTENT_TYPE, "image/svg+xml")], image).into_response())
 }
 
 /// What a signer asked to be shown; a value that can't be signed is left out and said so.
@@ -97,17 +60,21 @@ fn ask_of(query: &str) -> Ask {
                 ask.asked = true;
                 ask.signer_id = value.into_owned();
             }
+            "for" => {
+                ask.opened = true;
+                ask.signer_id = value.into_owned();
+            }
             "decision" => match Choice::from_name(&value) {
                 Some(choice) => ask.choice = choice,
-                None => ask.problem = Some("The decision must be approve or reject.".to_owned()),
+                None => ask.problem = Some(page::BAD_DECISION),
             },
             "key_id" if !value.trim().is_empty() => match value.trim().parse::<KeyId>() {
                 Ok(key_id) => ask.key_id = Some(key_id.to_string()),
-                Err(refusal) => ask.problem = Some(format!("The key id can't be used: {}.", refusal.message)),
+                Err(_) => ask.problem = Some(page::BAD_KEY_ID),
             },
             "reason" => match Reason::parse("reason", value.trim()) {
                 Ok(reason) => ask.reason = reason.to_string(),
-                Err(refusal) => ask.problem = Some(format!("The reason was left out: {}.", refusal.message)),
+                Err(_) => ask.problem = Some(page::BAD_REASON),
             },
             _ => {}
         }
@@ -115,33 +82,72 @@ fn ask_of(query: &str) -> Ask {
     ask
 }
 
-/// `POST /sign/{token}/decisions`: JSON from a program, form fields from the page.
+/// How whoever sent a decision wants to be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answering {
+    /// JSON, to a program.
+    Json,
+    /// A page, to the page's script.
+    Page,
+    /// Led back to the page, after its form.
+    Redirect,
+}
+
+/// `POST /sign/{token}/decisions`: JSON from a program or the page's script, form fields from the page.
 pub(super) async fn post(
     State(desk): State<Arc<Desk>>,
     Segment(token): Segment,
+    language: Language,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let is_form = kind == "application/x-www-form-urlencoded";
+    let answering = match kind.as_str() {
+        "application/x-www-form-urlencoded" => Answering::Redirect,
+        _ if wants_page(&headers) => Answering::Page,
+        _ => Answering::Json,
+    };
     let outcome = async {
         check_origin(&desk, &headers)?;
         let body = body_of(body)?;
         let submitted = match kind.as_str() {
             "application/json" => Submitted::Document(json_of(&body)?),
-            _ if is_form => Submitted::Form(form_of(&body)),
+            "application/x-www-form-urlencoded" => Submitted::Form(form_of(&body)),
             _ => return Err(Refused::new(415, "unsupported_media_type", "send JSON or the form of the page")),
         };
         decision::take(&desk, &token, submitted).await
     }
     .await;
-    match outcome {
-        Ok(_) if is_form => Redirect::to(&page_path(&desk, &token)).into_response(),
-        Ok(reply) => reply.into_response(),
-        Err(refused) if is_form => notice(&desk, &refused, Some(&token)),
-        Err(refused) => refused.into_response(),
+    match (outcome, answering) {
+        (Ok(recorded), Answering::Json) => Reply::json(200, &recorded).into_response(),
+        (Ok(_), Answering::Redirect) => Redirect::to(&page_path(&desk, &token)).into_response(),
+        (Ok(recorded), Answering::Page) => match result(&desk, language, &token, &recorded).await {
+            Ok(html) => Html(html).into_response(),
+            // It was recorded, so nothing may say that it was not; the script asks for a reload.
+            Err(_) => Reply::json(200, &recorded).into_response(),
+        },
+        (Err(refused), Answering::Json) => refused.into_response(),
+        (Err(refused), Answering::Redirect | Answering::Page) => notice(&desk, language, &refused, &token),
     }
+}
+
+async fn result(
+    desk: &Desk,
+    language: Language,
+    token: &str,
+    recorded: &decision::Recorded,
+) -> Result<String, Refused> {
+    let looked: Looked = look(desk, token).await?;
+    let view = looked.view(desk, language, token, &Ask::default())?;
+    let decided = looked.decided(&recorded.decision_id).ok_or_else(Refused::internal)?;
+    Ok(page::result(&view, &recorded.signer_id, &decided))
+}
+
+/// Whether a page is asked for, as browsers and the page's script do.
+pub(super) fn wants_page(headers: &HeaderMap) -> bool {
+    let mut wanted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    wanted.any(|value| value.split(',').any(|kind| kind.split(';').next().unwrap_or_default().trim() == "text/html"))
 }
 
 fn page_path(desk: &Desk, token: &str) -> String {
@@ -153,7 +159,7 @@ fn page_path(desk: &Desk, token: &str) -> String {
 /// A page with `Referrer-Policy: no-referrer` makes browsers send `Origin: null` with its own forms
 /// (Fetch, "append a request Origin header"), so `null` passes unless `Sec-Fetch-Site` tells of
 /// another site. What guards a decision is its signature; this only keeps mistakes out.
-fn check_origin(desk: &Desk, headers: &HeaderMap) -> Result<(), Refused> {
+pub(super) fn check_origin(desk: &Desk, headers: &HeaderMap) -> Result<(), Refused> {
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     let own = headers.get_all(header::ORIGIN).iter().all(|origin| match origin.to_str() {
         Ok("null") => site.is_none_or(|site| site == b"same-origin"),
@@ -179,10 +185,7 @@ fn form_of(body: &[u8]) -> FormFields {
 }
 
 /// The refusal as a page, with the way back where there is one.
-fn notice(desk: &Desk, refused: &Refused, back: Option<&str>) -> Response {
-    let back = back.filter(|_| !matches!(refused.code, "unknown_link" | "link_expired" | "round_stale"));
-    let back = back.map(|token| page_path(desk, token));
-    let html = page::notice(&desk.address, &Notice::of(refused), back.as_deref());
+fn notice(desk: &Desk, language: Language, refused: &Refused, token: &str) -> Response {
     let status = StatusCode::from_u16(refused.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    (status, Html(html)).into_response()
+    (status, Html(page::refused(language, &desk.address, refused, token))).into_response()
 }

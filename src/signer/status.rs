@@ -7,9 +7,11 @@ use serde::Serialize;
 
 use super::Desk;
 use super::api::Segment;
+use super::notify::{Receipt, receipts};
 use super::refused::{Refused, Reply};
 use super::register::Registered;
-use super::store::KeptDecision;
+use super::store::{KeptDecision, Verdict};
+use crate::domain::Timestamp;
 
 #[derive(Debug, Serialize)]
 struct Status<'a> {
@@ -19,6 +21,8 @@ struct Status<'a> {
     state: &'a str,
     signers: Vec<Asked<'a>>,
     decisions: Vec<Decided<'a>>,
+    receipts: Vec<Receipt>,
+    told: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -36,15 +40,24 @@ struct Decided<'a> {
 
 #[derive(Debug, Serialize)]
 struct Proof<'a> {
-    r#type: &'static str,
+    r#type: &'a str,
     value: &'a str,
 }
 
 impl<'a> From<&'a KeptDecision> for Decided<'a> {
     fn from(kept: &'a KeptDecision) -> Self {
-        let proof = Proof { r#type: "jws", value: &kept.jws };
+        let proof = Proof { r#type: &kept.proof_type, value: &kept.proof };
         Self { decision_id: &kept.decision_id, document: &kept.document, proof }
     }
+}
+
+/// Whether a decision is to be judged: one that was refused is not once its signer has decided again, lest the first
+/// one is taken after all when the cause is mended.
+fn is_current(kept: &KeptDecision, all: &[KeptDecision]) -> bool {
+    let again = |later: &KeptDecision| {
+        later.verified && later.signer_id == kept.signer_id && later.decided_at > kept.decided_at
+    };
+    !(kept.verified && matches!(kept.verdict(), Verdict::Refused(_)) && all.iter().any(again))
 }
 
 /// `GET /api/v1/payments/{id}/status`.
@@ -53,7 +66,13 @@ pub(super) async fn get(State(desk): State<Arc<Desk>>, Segment(id): Segment) -> 
     let payment = session.payment(&id).await?.ok_or_else(Refused::unknown_payment)?;
     let challenges = session.challenges(&id).await?;
     let decisions = session.decisions(&payment).await?;
+    let told = session.told(&payment).await?;
     let presence = session.presence().await?;
+    let number = session.last_number(&payment).await?;
+    let mut receipts = receipts(&desk, &mut session, &payment, number).await?;
+    for seen in session.views(&payment).await? {
+        receipts.push(Receipt::viewed(seen.signer_id, number, Timestamp::from_micros(seen.first_at)));
+    }
     let online = |signer: &str| presence.get(signer).copied().unwrap_or(false);
     let signers = challenges.iter().map(|c| Asked { signer_id: &c.signer_id, online: online(&c.signer_id) }).collect();
     Reply::json(
@@ -64,7 +83,9 @@ pub(super) async fn get(State(desk): State<Arc<Desk>>, Segment(id): Segment) -> 
             round: payment.round,
             state: &payment.state,
             signers,
-            decisions: decisions.iter().map(Decided::from).collect(),
+            decisions: decisions.iter().filter(|kept| is_current(kept, &decisions)).map(Decided::from).collect(),
+            receipts,
+            told,
         },
     )
 }

@@ -2,7 +2,7 @@
 
 use sqlx::FromRow;
 
-use super::approvals::{PinnedKey, StoredDecision};
+use super::approvals::{PINNED_OF_TENANT, PinnedKey, StoredDecision};
 use super::effects::EffectKind;
 use super::engine::{Session, on};
 use super::fault::StoreFault;
@@ -164,10 +164,10 @@ impl Session {
     /// Every decision on a payment, wherever they are kept, in the order they were counted.
     pub async fn all_decisions(&mut self, payment_id: &str) -> Result<Vec<RoundDecision>, StoreFault> {
         Ok(
-            on!(self, conn => sqlx::query_as("SELECT round, decision_id, signer_id, key_id, choice, reason, document, digest, jws, \
-              payment_version FROM decisions WHERE payment_id = $1 \
-              UNION ALL SELECT round, decision_id, signer_id, key_id, choice, reason, document, digest, jws, payment_version \
-              FROM archived_decisions WHERE payment_id = $1 ORDER BY round, payment_version, decision_id")
+            on!(self, conn => sqlx::query_as("SELECT round, decision_id, signer_id, key_id, choice, reason, document, digest, \
+              proof_type, proof, confirmation, decided_at, payment_version FROM decisions WHERE payment_id = $1 \
+              UNION ALL SELECT round, decision_id, signer_id, key_id, choice, reason, document, digest, proof_type, proof, \
+              confirmation, decided_at, payment_version FROM archived_decisions WHERE payment_id = $1 ORDER BY round, payment_version, decision_id")
             .bind(payment_id).fetch_all(conn).await)?,
         )
     }
@@ -181,8 +181,7 @@ impl Session {
 
     /// Every key that was ever pinned for a tenant.
     pub async fn keys_of_tenant(&mut self, tenant: &str) -> Result<Vec<PinnedKey>, StoreFault> {
-        Ok(on!(self, conn => sqlx::query_as("SELECT signer_id, key_id, public_key, revoked_at FROM signer_keys \
-              WHERE tenant = $1 ORDER BY signer_id, key_id")
+        Ok(on!(self, conn => sqlx::query_as(PINNED_OF_TENANT)
             .bind(tenant).fetch_all(conn).await)?)
     }
 }

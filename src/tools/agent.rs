@@ -103,7 +103,10 @@ pub(super) async fn get_payment_status(
         stopping.run_until_cancelled(sleep(LOOK_EVERY.min(until.duration_since(Instant::now())))).await;
         payment = journal.status(who, &selector).await?;
     }
-    Ok(Reply::about(&payment))
+    Ok(match journal.progress(&payment).await? {
+        Some(progress) => Reply::following(&payment, &progress),
+        None => Reply::about(&payment),
+    })
 }
 
 /// Whether a waiting caller would learn nothing new.
@@ -123,8 +126,11 @@ pub(super) async fn get_sign_link(
     let selector = arguments.selector()?;
     arguments.done()?;
     let (payment, link) = journal.sign_link(who, &selector).await?;
-    Ok(Reply::about(&payment)
-        .with("sign_url", json!(link.url))
+    let mut reply = Reply::about(&payment).with("sign_url", json!(link.url));
+    if !link.qr_url.is_empty() {
+        reply = reply.with("qr_image_url", json!(link.qr_url));
+    }
+    Ok(reply
         .with("link_expires_at", json!(link.expires_at.rfc3339()))
         .with(
             "message",

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::arguments::Arguments;
 use super::reply::Reply;
-use crate::domain::{Principal, Refusal, Timestamp};
+use crate::domain::{Code, Principal, Refusal};
 use crate::journal::{AuditRow, Evidence, Journal};
 
 pub(super) async fn explain_payment(
@@ -38,55 +38,28 @@ pub(super) async fn get_evidence(
 ) -> Result<Reply, Refusal> {
     let selector = arguments.selector()?;
     arguments.done()?;
-    let evidence = journal.evidence(who, &selector).await?;
-    let reply = Reply::about(&evidence.payment).with("evidence", bundle(&evidence));
-    Ok(reply.with(
-        "message",
-        json!("Everything that stands behind this payment; check the signatures and the chain yourself."),
-    ))
+    let Evidence { payment, bundle } = journal.evidence(who, &selector).await?;
+    let reply = Reply::about(&payment);
+    let path = format!("/payments/{}/evidence", payment.terms.payment_id);
+    let text = serde_json::to_string(&bundle).map_err(|_| unwritable())?;
+    if text.len() > MOST_BYTES {
+        let message = format!(
+            "The evidence has {} bytes, too many for a tool's answer: GET {path} with this token gives it.",
+            text.len()
+        );
+        return Ok(reply.with("evidence_path", json!(path)).with("message", json!(message)));
+    }
+    let evidence = serde_json::to_value(&bundle).map_err(|_| unwritable())?;
+    let message =
+        "Everything that stands behind this payment. Save evidence as a file; countersign verify evidence checks it.";
+    Ok(reply.with("evidence", evidence).with("evidence_path", json!(path)).with("message", json!(message)))
 }
 
-/// The first form of the evidence: every document in its exact bytes, every proof beside it.
-fn bundle(evidence: &Evidence) -> Value {
-    let time = |micros: i64| Timestamp::from_micros(micros).rfc3339();
-    let decisions: Vec<Value> = evidence
-        .decisions
-        .iter()
-        .map(|decision| {
-            json!({
-            "decision_id": decision.decision_id, "signer_id": decision.signer_id, "key_id": decision.key_id,
-            "decision": decision.choice, "counted": decision.payment_version > 0, "document": decision.document, "digest": decision.digest,
-            "proof": {"type": "jws", "value": decision.jws}})
-        })
-        .collect();
-    let keys: Vec<Value> = evidence
-        .keys
-        .iter()
-        .map(|key| {
-            json!({"signer_id": key.signer_id, "key_id": key.key_id, "alg": "Ed25519", "public_key": key.public_key,
-            "revoked_at": key.revoked_at.map(time)})
-        })
-        .collect();
-    let effects: Vec<Value> = evidence
-        .effects
-        .iter()
-        .map(|effect| {
-            json!({"kind": effect.kind, "key": effect.outbound_key, "body_sha256": effect.body_sha256,
-            "state": effect.state, "attempts": effect.attempts, "outcome": effect.outcome,
-            "created_at": time(effect.created_at), "settled_at": effect.settled_at.map(time)})
-        })
-        .collect();
-    json!({
-        "format": "countersign/evidence/v0",
-        "payment_document": evidence.payment.document,
-        "payment_digest": evidence.payment.digest,
-        "policy": evidence.payment.terms.policy,
-        "decisions": decisions,
-        "keys": keys,
-        "effects": effects,
-        "receipt": {"transfer_id": evidence.payment.execution.transfer_id},
-        "audit": evidence.audit.iter().map(entry).collect::<Vec<_>>(),
-    })
+/// The most that a tool's answer gives: a model reads it. A payment of a quiet desk has some ten thousand bytes.
+const MOST_BYTES: usize = 256 * 1024;
+
+fn unwritable() -> Refusal {
+    Refusal::new(Code::Internal, "the evidence can't be written down")
 }
 
 fn entry(row: &AuditRow) -> Value {

@@ -20,7 +20,8 @@ pub use catalogue::{Impact, TOOLS, ToolSpec, find, names};
 pub use reply::{Reply, STATUS_BYTES, error_object};
 
 use crate::domain::{Code, Principal, Refusal};
-use crate::journal::Journal;
+use crate::journal::{Journal, Selector};
+use crate::proof::Bundle;
 
 /// The tools over one journal.
 #[derive(Debug, Clone)]
@@ -49,6 +50,24 @@ impl Desk {
         !tool.dev_only || self.journal.has_presence_switch()
     }
 
+    /// The evidence of one payment, for whoever may call `get_evidence`, whatever its size.
+    pub async fn evidence(&self, who: &Principal, payment_id: &str) -> Result<Bundle, Refusal> {
+        self.granted_or_audited(who, "get_evidence").await?;
+        let selector = Selector::Payment(payment_id.parse()?);
+        Ok(Box::pin(self.journal.evidence(who, &selector)).await?.bundle)
+    }
+
+    async fn granted_or_audited(&self, who: &Principal, tool: &str) -> Result<(), Refusal> {
+        if self.journal.policy().grants(&who.roles, tool) {
+            return Ok(());
+        }
+        self.journal.audit_forbidden(who, tool).await?;
+        Err(Refusal::new(
+            Code::ForbiddenTool,
+            format!("your role does not grant {tool}; tools/list shows what it grants"),
+        ))
+    }
+
     /// Carries out one call.
     ///
     /// The grant is judged here, on the tool that is really called, whatever a list or a header said.
@@ -58,13 +77,7 @@ impl Desk {
         tool: &ToolSpec,
         arguments: Result<Arguments, Refusal>,
     ) -> Result<Reply, Refusal> {
-        if !self.journal.policy().grants(&who.roles, tool.name) {
-            self.journal.audit_forbidden(who, tool.name).await?;
-            return Err(Refusal::new(
-                Code::ForbiddenTool,
-                format!("your role does not grant {}; tools/list shows what it grants", tool.name),
-            ));
-        }
+        self.granted_or_audited(who, tool.name).await?;
         let arguments = arguments?;
         let journal = &self.journal;
         match tool.name {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::domain::{Payment, Phase, Refusal, Status, Timestamp};
+use crate::domain::{Payment, Phase, Progress, Refusal, Status, Timestamp};
 
 /// A successful result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,8 +12,27 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// A result about one payment, and how far its approvals have come.
+    ///
+    /// Who is left out for want of room is told by the counts.
+    pub fn following(payment: &Payment, progress: &Progress) -> Self {
+        let missing: Map<String, Value> =
+            progress.missing.iter().map(|(group, lack)| (group.clone(), json!(lack))).collect();
+        let told = [
+            ("by", json!(progress.approved)),
+            ("confirming", json!(progress.half)),
+            ("missing", Value::Object(missing)),
+        ];
+        let told = told.into_iter().filter(|(_, what)| !is_empty(what));
+        Self::told(payment, told.map(|(key, what)| (key.to_owned(), what)).collect())
+    }
+
     /// A result about one payment.
     pub fn about(payment: &Payment) -> Self {
+        Self::told(payment, Map::new())
+    }
+
+    fn told(payment: &Payment, mut approvals: Map<String, Value>) -> Self {
         let advice = advice(payment);
         let terms = &payment.terms;
         let mut body = Map::new();
@@ -30,7 +49,9 @@ impl Reply {
         put("amount", json!(terms.amount.decimal()));
         put("amount_minor", json!(terms.amount.minor()));
         put("currency", json!(terms.amount.currency().code()));
-        put("approvals", json!({"have": payment.approvals, "need": terms.policy.required()}));
+        approvals.insert("have".to_owned(), json!(payment.approvals));
+        approvals.insert("need".to_owned(), json!(terms.policy.required()));
+        put("approvals", Value::Object(approvals));
         put("execution", json!({"phase": payment.execution.phase.as_str()}));
         if !payment.reason.is_empty() {
             put("reason", json!(payment.reason.chars().take(160).collect::<String>()));
@@ -78,10 +99,37 @@ pub(super) fn bytes(body: &Map<String, Value>) -> usize {
     serde_json::to_string(body).map_or(0, |text| text.len())
 }
 
-/// Makes the result fit: shortens the reason, then leaves out what an agent can do without.
+fn is_empty(what: &Value) -> bool {
+    what.as_array().is_some_and(Vec::is_empty) || what.as_object().is_some_and(Map::is_empty)
+}
+
+/// Leaves out who has approved, one after the other, then which groups are missing.
+fn fit_progress(body: &mut Map<String, Value>) {
+    for people in ["by", "confirming"] {
+        while bytes(body) > STATUS_BYTES
+            && progress_of(body).and_then(|told| told.get_mut(people)?.as_array_mut()?.pop()).is_some()
+        {}
+    }
+    if bytes(body) > STATUS_BYTES
+        && let Some(told) = progress_of(body)
+    {
+        told.remove("missing");
+    }
+    if let Some(told) = progress_of(body) {
+        told.retain(|_, what| !is_empty(what));
+    }
+}
+
+fn progress_of(body: &mut Map<String, Value>) -> Option<&mut Map<String, Value>> {
+    body.get_mut("approvals")?.as_object_mut()
+}
+
+/// Makes the result fit: says less of how far it has come, shortens the reason, then leaves out what an agent can do
+/// without.
 ///
 /// Only a rail whose ids are as long as they may be, and odd, costs more than the reason.
 pub(super) fn fit(body: &mut Map<String, Value>) {
+    fit_progress(body);
     let over = bytes(body).saturating_sub(STATUS_BYTES);
     if over == 0 {
         return;

@@ -7,6 +7,7 @@ use super::arguments::Arguments;
 use super::reply::Reply;
 use crate::domain::{Choice, Code, Principal, Reason, Refusal, Stage};
 use crate::journal::{Approval, Journal, Verdict};
+use crate::proof::Proof;
 
 pub(super) async fn list_approvals(
     journal: &Journal,
@@ -44,7 +45,7 @@ pub(super) async fn get_approval(
         .iter()
         .map(|form| json!({"key_id": form.key_id, "decision_document": form.document, "decision_digest": form.digest}))
         .collect();
-    let mut reply = Reply::about(&approval.payment);
+    let mut reply = Reply::following(&approval.payment, &approval.progress);
     if let Some((message, next_action)) = advice(&approval, choice) {
         reply = reply.with("message", json!(message)).with("next_action", json!(next_action));
     }
@@ -53,8 +54,17 @@ pub(super) async fn get_approval(
         .with("payment_digest", json!(approval.payment.digest))
         .with("compare_code", json!(approval.compare_code))
         .with("decided", json!(approval.decided))
+        .with("confirmed_by", json!(approval.confirmed_by))
         .with("to_sign", json!(forms)))
 }
+
+/// What a signer is to do whose approval is not confirmed yet.
+const CONFIRM: &str = "You have approved with one key. Check every field again on another device, then sign the bytes of decision_document \
+    with the key there and call confirm_signing.";
+
+/// What a signer is to do whose keys are passkeys.
+const PASSKEY: &str = "Your passkey signs on the payment's own page: open it by the link that you were sent, or from your inbox. What is signed here \
+    is signed with an Ed25519 key, and none that you could use is registered.";
 
 /// What nobody but an operator can change.
 const ASK: &str = "ask_an_operator";
@@ -69,10 +79,18 @@ fn advice(approval: &Approval, choice: Choice) -> Option<(String, &'static str)>
         ("An operator holds this payment to settle it by hand. Nothing is to be signed until it is released.", ASK)
     } else if approval.payment.status.stage() != Stage::Open {
         return None;
+    } else if approval.forms.is_empty() && approval.by_passkey {
+        (PASSKEY, "open_sign_page")
     } else if approval.forms.is_empty() {
-        ("You have no registered key; an operator enrols one with `countersign keys enrol`.", ASK)
+        let why = if approval.confirmed_by.is_empty() {
+            "You have no registered key that counts; an operator enrols one with `countersign keys enrol`."
+        } else {
+            "You have approved with the one key you have; the rule asks for another, on another device. An operator enrols it."
+        };
+        (why, ASK)
     } else {
         match choice {
+            Choice::Approve if !approval.confirmed_by.is_empty() => (CONFIRM, "confirm_signing"),
             Choice::Approve => (
                 "Check every field of payment_document, then sign the bytes of decision_document as a detached JWS and call confirm_signing.",
                 "confirm_signing",
@@ -94,7 +112,8 @@ pub(super) async fn confirm_signing(
     let selector = arguments.selector()?;
     let jws = arguments.signature()?;
     arguments.done()?;
-    let verdict = journal.decide_as(who, &selector, Choice::Approve, Reason::default(), jws).await?;
+    let proof = Proof::Jws(jws);
+    let verdict = journal.decide_as(who, &selector, Choice::Approve, Reason::default(), proof).await?;
     Ok(decided(&verdict))
 }
 
@@ -107,11 +126,15 @@ pub(super) async fn reject_signing(
     let jws = arguments.signature()?;
     let reason = Reason::parse("reason", &arguments.required_text("reason")?)?;
     arguments.done()?;
-    let verdict = journal.decide_as(who, &selector, Choice::Reject, reason, jws).await?;
+    let verdict = journal.decide_as(who, &selector, Choice::Reject, reason, Proof::Jws(jws)).await?;
     Ok(decided(&verdict))
 }
 
 fn decided(verdict: &Verdict) -> Reply {
-    let reply = Reply::about(&verdict.payment);
+    let mut reply = Reply::about(&verdict.payment);
+    if verdict.again && verdict.payment.status.stage() == Stage::Open {
+        let message = "Recorded. It counts once you confirm it with another key of yours, on another device: get_approval shows what to sign.";
+        reply = reply.with("message", json!(message)).with("next_action", json!("get_approval"));
+    }
     if verdict.replayed { reply.with("idempotent_replayed", json!(true)) } else { reply }
 }

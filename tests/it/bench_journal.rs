@@ -15,7 +15,7 @@ use countersign::app::{self, Ambient};
 use countersign::config::Config;
 use countersign::domain::{Choice, Memo, Principal, Reason, Role};
 use countersign::journal::{CreateRequest, Journal, Selector, Setup};
-use countersign::proof::{SigningKey, key_id_of, sign_detached};
+use countersign::proof::{Proof, SigningKey, key_id_of, sign_detached};
 use futures::future::join_all;
 
 use crate::harness::app::POLICY;
@@ -169,7 +169,7 @@ impl Desk {
         let approval = self.journal.approval(&signer, &selector, Choice::Approve, "").await.unwrap();
         let jws = sign_detached(&self.key, &key_id_of(&self.key.public()), &approval.forms[0].document).unwrap();
         let reason = Reason::parse("reason", "").unwrap();
-        self.journal.decide_as(&signer, &selector, Choice::Approve, reason, jws).await.unwrap();
+        self.journal.decide_as(&signer, &selector, Choice::Approve, reason, Proof::Jws(jws)).await.unwrap();
     }
 
     async fn count(&self, status: &str) -> usize {

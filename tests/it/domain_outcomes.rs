@@ -3,25 +3,29 @@
 use std::time::Duration;
 
 use countersign::domain::{
-    Asker, Attention, Code, Event, ExecutionStep, Finding, Payment, Phase, Reach, SignerTrouble, Standing, Status,
-    Timing, apply, execution_step, may_resend, next_wake,
+    Asker, Asking, Attention, Choice, Code, Event, ExecutionStep, Finding, Payment, Phase, Reach, SignerTrouble,
+    Standing, Status, Timing, Vote, apply, execution_step, may_resend, next_wake,
 };
 
 use crate::harness::payments::{
-    EXECUTE_BY, EXPIRES_AT, HOUR, NOTIFY_ATTEMPTS, NOW, RESEND_UNTIL, SECOND, SENT_AT, TIMING, after, after_at,
-    applied, at, created, intended, nothing_sent, payment, quorum_of, raised, refused, unknown,
+    CREATED_AT, EXECUTE_BY, EXPIRES_AT, HOUR, NOTIFY_ATTEMPTS, NOW, RESEND_UNTIL, SECOND, SENT_AT, TIMING, after,
+    after_at, applied, at, created, intended, nothing_sent, payment, quorum_of, raised, refused, unknown,
 };
 
 fn notified(number: i64, reach: Reach) -> Event {
-    Event::Notified { number, reach }
+    Event::Notified { number, since: CREATED_AT, reach }
+}
+
+fn said(standing: Standing, why: &str) -> Event {
+    Event::Decided { round: 1, standing, advanced: false, reason: why.to_owned(), counter_back: false }
 }
 
 fn approved(approvals: u32) -> Event {
-    Event::Decided { round: 1, standing: Standing::Complete { approvals }, advanced: false, reason: String::new() }
+    said(Standing::Complete { approvals }, "")
 }
 
 fn rejected(why: &str) -> Event {
-    Event::Decided { round: 1, standing: Standing::Rejected, advanced: false, reason: why.to_owned() }
+    said(Standing::Rejected, why)
 }
 
 fn confirmed() -> Event {
@@ -187,12 +191,7 @@ fn a_late_signer_still_counts_in_all_four_open_states() {
 
 #[test]
 fn an_approval_that_does_not_complete_the_quorum_is_counted_and_waits() {
-    let first = Event::Decided {
-        round: 1,
-        standing: Standing::Pending { approvals: 1, level: 0 },
-        advanced: false,
-        reason: String::new(),
-    };
+    let first = said(Standing::Pending { approvals: 1, level: 0 }, "");
     let it = after(&payment(Status::NeedManual, Phase::None), first.clone());
     assert_eq!((it.status, it.approvals), (Status::NeedManual, 1));
     let again = applied(&it, first, NOW);
@@ -549,16 +548,21 @@ fn a_held_payment_rests_until_a_person_acts() {
 #[test]
 fn the_agents_wish_is_followed_only_where_the_policy_allows_it() {
     let mut it = created();
-    assert_eq!(it.asked(0, &[]), ["ana", "ben", "cem"]);
+    assert_eq!(it.asked(&[], NOW, Asking::default()), ["ana", "ben", "cem"]);
     it.terms.wish = vec!["ben".parse().unwrap(), "mallory".parse().unwrap()];
-    assert_eq!(it.asked(0, &[]), ["ana", "ben", "cem"], "two are needed, and one of those wished for may decide");
-    it.approvals = 1;
-    assert_eq!(it.asked(0, &[]), ["ben"], "one more is enough");
+    assert_eq!(
+        it.asked(&[], NOW, Asking::default()),
+        ["ana", "ben", "cem"],
+        "two are needed, and one of those wished for may decide"
+    );
+    let one = [Vote { signer: "cem".parse().unwrap(), choice: Choice::Approve, key: "k1".to_owned(), at: NOW }];
+    assert_eq!(it.asked(&one, NOW, Asking::default()), ["ben"], "one more is enough");
     it.terms.principal = "ben".to_owned();
-    assert_eq!(it.asked(0, &[]), ["ana", "cem"], "nor the one it acts for");
+    assert_eq!(it.asked(&one, NOW, Asking::default()), ["ana"], "nor the one it acts for");
+    assert_eq!(it.asked(&[], NOW, Asking::default()), ["ana", "cem"]);
     it.terms.principal = "olivia".to_owned();
     it.terms.wish = vec!["mallory".parse().unwrap()];
-    assert_eq!(it.asked(0, &[]), ["ana", "ben", "cem"], "an agent can't pick its accomplice");
+    assert_eq!(it.asked(&[], NOW, Asking::default()), ["ana", "ben", "cem"], "an agent can't pick its accomplice");
 }
 
 #[test]

@@ -31,7 +31,12 @@ fn any_event() -> impl Strategy<Value = Event> {
             SignerTrouble::Refused,
         ])
     };
-    let reach = prop_oneof![Just(Reach::Reached), Just(Reach::Unreachable), trouble().prop_map(Reach::Troubled)];
+    let reach = prop_oneof![
+        Just(Reach::Reached),
+        Just(Reach::UnderWay),
+        Just(Reach::Unreachable),
+        trouble().prop_map(Reach::Troubled)
+    ];
     let standing = prop_oneof![
         2 => Just(Standing::Pending { approvals: 1, level: 0 }),
         4 => Just(Standing::Complete { approvals: 2 }),
@@ -49,12 +54,13 @@ fn any_event() -> impl Strategy<Value = Event> {
         1 => select(vec![Asker::Agent, Asker::Operator]).prop_map(Event::NotifyRequested),
         1 => Just(Event::NotifyStarted),
         1 => (0_i64..4).prop_map(|round| Event::Registered { signer_ref: "sgn-1".to_owned(), round }),
-        3 => (1_i64..9, reach).prop_map(|(number, reach)| Event::Notified { number, reach }),
+        1 => (1_i64..9).prop_map(|number| Event::Unreached { number }),
+        3 => (1_i64..9, reach).prop_map(|(number, reach)| Event::Notified { number, since: CREATED_AT, reach }),
         1 => trouble().prop_map(Event::RegisterTroubled),
         1 => Just(Event::Hinted),
         1 => Just(Event::Checked),
         3 => (1_i64..3, standing).prop_map(|(round, standing)| Event::Decided {
-            round, standing, advanced: false, reason: String::new()
+            round, standing, advanced: false, reason: String::new(), counter_back: false
         }),
         2 => Just(Event::Deadline),
         1 => Just(Event::Cancel),
@@ -172,7 +178,7 @@ proptest! {
             let Ok(once) = apply(&payment, event.clone(), &at(now)) else { continue };
             if let Ok(twice) = apply(&once.payment, event.clone(), &at(now)) {
                 let counts_sends = matches!(event, Event::SendStarted | Event::RailNotSent { .. });
-                let exhausts = matches!(event, Event::Notified { .. } | Event::RegisterTroubled(_));
+                let exhausts = matches!(event, Event::Notified { .. } | Event::Unreached { .. } | Event::RegisterTroubled(_));
                 if !counts_sends && !exhausts {
                     prop_assert_eq!(twice.payment.status, once.payment.status, "{:?}", event);
                     prop_assert_eq!(twice.payment.execution.phase, once.payment.execution.phase);

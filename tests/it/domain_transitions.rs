@@ -6,8 +6,8 @@ use countersign::domain::{Asker, Attention, Code, Event, Finding, Payment, Phase
 use countersign::domain::{Status, Timestamp, apply};
 
 use crate::harness::payments::{
-    EXECUTE_BY, EXPIRES_AT, NOW, RESEND_UNTIL, SECOND, SENT_AT, TIMING, after, at, check_version, payment, quorum_of,
-    raised, unknown,
+    CREATED_AT, EXECUTE_BY, EXPIRES_AT, NOW, RESEND_UNTIL, SECOND, SENT_AT, TIMING, after, at, check_version, payment,
+    quorum_of, raised, unknown,
 };
 
 /// The table. One row an event, one column a state that exists (SIGNED, INTENDED and UNKNOWN are SIGNED in
@@ -28,6 +28,10 @@ operator resends                  | ~         ~         ~         ~         =   
 attempt to notify starts          | ~         ~         ~         ~         =         =          =         | =        =        =       =         =
 registered                        | ~         =         =         =         =         =          =         | =        =        =       =         =
 reached                           | >AWAITING ~         >AWAITING >AWAITING ~         ~          ~         | ~        ~        ~       ~         ~
+under way                         | >AWAITING ~         >AWAITING >AWAITING ~         ~          ~         | ~        ~        ~       ~         ~
+reached nobody after all          | =         >UNREACH  =         =         =         =          =         | =        =        =       =         =
+reached nobody after all, held    | =         =         =         =         =         =          =         | =        =        =       =         =
+an older one reached nobody       | =         =         =         =         =         =          =         | =        =        =       =         =
 unreachable                       | >UNREACH  >UNREACH  ~         ~         ~         ~          ~         | ~        ~        ~       ~         ~
 notify: service down              | ~         ~         ~         ~         =         =          =         | =        =        =       =         =
 notify: key refused               | ~         ~         ~         ~         =         =          =         | =        =        =       =         =
@@ -152,8 +156,14 @@ fn row(name: &str) -> Row {
             other => panic!("{name}: {other:?} is no condition"),
         }
     }
-    let decided = |standing| Event::Decided { round, standing, advanced: false, reason: "wrong payee".to_owned() };
-    let notified = |reach| Event::Notified { number: 2, reach };
+    let decided = |standing| Event::Decided {
+        round,
+        standing,
+        advanced: false,
+        reason: "wrong payee".to_owned(),
+        counter_back: false,
+    };
+    let notified = |reach| Event::Notified { number: 2, since: CREATED_AT, reach };
     let transfer = |id: &str| id.to_owned();
     let event = match what {
         "agent asks to notify" => Event::NotifyRequested(Asker::Agent),
@@ -161,6 +171,9 @@ fn row(name: &str) -> Row {
         "attempt to notify starts" => Event::NotifyStarted,
         "registered" => Event::Registered { signer_ref: "sgn-1".to_owned(), round: 1 },
         "reached" => notified(Reach::Reached),
+        "under way" => notified(Reach::UnderWay),
+        "reached nobody after all" => Event::Unreached { number: 1 },
+        "an older one reached nobody" => Event::Unreached { number: 0 },
         "unreachable" => notified(Reach::Unreachable),
         "notify: service down" => notified(Reach::Troubled(SignerTrouble::ServiceUnavailable)),
         "notify: key refused" => notified(Reach::Troubled(SignerTrouble::Unauthorized)),
@@ -224,6 +237,8 @@ fn variant(event: &Event) -> &'static str {
         Event::NotifyStarted => "notify started",
         Event::Registered { .. } => "registered",
         Event::Notified { reach: Reach::Reached, .. } => "reached",
+        Event::Notified { reach: Reach::UnderWay, .. } => "under way",
+        Event::Unreached { .. } => "unreached",
         Event::Notified { reach: Reach::Unreachable, .. } => "unreachable",
         Event::Notified { reach: Reach::Troubled(trouble), .. } | Event::RegisterTroubled(trouble) => match trouble {
             SignerTrouble::ServiceUnavailable => "trouble: unavailable",
@@ -270,7 +285,7 @@ fn variant(event: &Event) -> &'static str {
 }
 
 /// What [`variant`] can say.
-const VARIANTS: usize = 45;
+const VARIANTS: usize = 47;
 
 /// The rows of the table: the event's words and one cell a column.
 fn rows() -> Vec<(&'static str, Vec<&'static str>)> {
@@ -323,6 +338,7 @@ fn outcome(before: &Payment, row: &Row, told: &str) -> String {
             Attention::AttestationContradicted => "+A",
             Attention::PaidAfterBackup => "+P",
             Attention::SignedBeforeRestore => "+S",
+            Attention::PasskeyCounterBack => "+K",
         });
     }
     words
@@ -364,10 +380,12 @@ fn no_event_and_no_state_is_missing_from_the_table() {
 }
 
 /// The events that tell what happened outside: stored even while a restored database is compared.
-const OUTSIDE: [&str; 25] = [
+const OUTSIDE: [&str; 27] = [
     "registered",
     "reached",
     "unreachable",
+    "under way",
+    "unreached",
     "trouble: unavailable",
     "trouble: unauthorized",
     "trouble: time-out",

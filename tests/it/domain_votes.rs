@@ -2,7 +2,7 @@
 
 use countersign::domain::{Answer, ApprovalPolicy, Cast, Choice, Standing, Terms, Turn, Vote, cast, evaluate, lost};
 
-use crate::harness::payments::{level, quorum_of, terms};
+use crate::harness::payments::{NOW, level, quorum_of, terms};
 
 fn two_levels(any_reject: Answer) -> ApprovalPolicy {
     let levels = vec![level(2, "finance", &["ana", "ben", "cem"]), level(1, "board", &["dora", "emil"])];
@@ -12,7 +12,7 @@ fn two_levels(any_reject: Answer) -> ApprovalPolicy {
 /// A vote: the signer's name, after `-` if it rejects.
 fn vote(word: &str) -> Vote {
     let choice = if word.starts_with('-') { Choice::Reject } else { Choice::Approve };
-    Vote { signer: word.trim_start_matches('-').parse().unwrap(), choice }
+    Vote { signer: word.trim_start_matches('-').parse().unwrap(), choice, key: "k1".to_owned(), at: NOW }
 }
 
 fn votes(words: &[&str]) -> Vec<Vote> {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use countersign::domain::{Attention, Choice, Code, Phase, Refusal, Schedule, Status, Vote};
+use countersign::domain::{Asking, Attention, Choice, Code, Phase, Refusal, Schedule, Status, Vote};
 
-use crate::harness::payments::created;
+use crate::harness::payments::{NOW, created};
 
 #[test]
 fn each_reason_for_attention_has_its_word() {
@@ -20,6 +20,7 @@ fn each_reason_for_attention_has_its_word() {
         "ATTESTATION_CONTRADICTED",
         "PAID_AFTER_BACKUP",
         "SIGNED_BEFORE_RESTORE",
+        "PASSKEY_COUNTER_BACK",
     ];
     assert_eq!(words, expected);
     for reason in Attention::ALL {
@@ -75,7 +76,8 @@ fn a_refusal_says_its_code_and_how_long_to_wait() {
 
 #[test]
 fn who_has_decided_is_not_asked_again() {
-    let voted = |name: &str| Vote { signer: name.parse().unwrap(), choice: Choice::Approve };
-    assert_eq!(created().asked(0, &[voted("cem")]), ["ana", "ben"]);
-    assert_eq!(created().asked(0, &[voted("ana"), voted("ben")]), ["cem"]);
+    let voted =
+        |name: &str| Vote { signer: name.parse().unwrap(), choice: Choice::Approve, key: "k1".to_owned(), at: NOW };
+    assert_eq!(created().asked(&[voted("cem")], NOW, Asking::default()), ["ana", "ben"]);
+    assert_eq!(created().asked(&[voted("ana")], NOW, Asking::default()), ["ben", "cem"]);
 }

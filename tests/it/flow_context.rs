@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use countersign::domain::{Attention, Money, OrderId, Payment, Phase, Principal, Role, Status, Timestamp};
+use countersign::domain::{Attention, Money, OrderId, Payment, Phase, Principal, Progress, Role, Status, Timestamp};
 use countersign::tools::{Reply, STATUS_BYTES};
 use serde_json::{Value, json};
 
@@ -196,7 +196,7 @@ fn longest(status: Status, phase: Phase, reason: &str) -> Payment {
     it.terms.order_id = "O".repeat(64).parse::<OrderId>().unwrap();
     it.terms.amount = Money::from_minor(countersign::domain::MAX_MINOR, it.terms.amount.currency()).unwrap();
     it.terms.expires_at = Timestamp::parse_rfc3339("9999-12-31T23:59:59.999Z").unwrap();
-    it.terms.policy.levels[0].required = u32::MAX.to_string();
+    it.terms.policy.levels[0].groups[0].required = u32::MAX.to_string();
     it.approvals = u32::MAX;
     it.version = i64::MAX;
     it.reason = reason.to_owned();
@@ -219,6 +219,27 @@ fn a_status_answer_is_at_most_1_kib_in_every_state() {
                     assert!(reply.body.contains_key(key), "{key}: {text}");
                 }
             }
+            // However many have approved, of groups with whatever names: the counts stay.
+            let name = |number: u32| format!("\"{number}{}", "g".repeat(120));
+            let progress = Progress {
+                approved: (0..40).map(name).collect(),
+                half: (0..40).map(name).collect(),
+                missing: (0..8).map(|number| (name(number), u32::MAX)).collect(),
+            };
+            for payment in [payment(status, phase), longest(status, phase, &"word ".repeat(100))] {
+                let reply = Reply::following(&payment, &progress);
+                let text = Value::Object(reply.body.clone()).to_string();
+                assert!(text.len() <= STATUS_BYTES, "{status:?} {phase:?}: {} bytes: {text}", text.len());
+                assert_eq!(reply.body["approvals"]["need"], json!(payment.terms.policy.required()), "{text}");
+            }
+            let few = Progress {
+                approved: vec!["ana".to_owned()],
+                half: vec!["ben".to_owned()],
+                missing: vec![("finance".to_owned(), 1), ("board".to_owned(), 2)],
+            };
+            let told = Reply::following(&payment(status, phase), &few).body["approvals"].clone();
+            assert_eq!((&told["by"], &told["confirming"]), (&json!(["ana"]), &json!(["ben"])));
+            assert_eq!(told["missing"], json!({"finance": 1, "board": 2}));
             // A reason of usual length beside usual ids stays whole.
             let mut usual = payment(status, phase);
             usual.reason = "the invoice names another supplier, ask them first".to_owned();

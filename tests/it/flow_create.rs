@@ -492,7 +492,8 @@ async fn a_waiting_status_call_ends_with_the_change_or_with_its_time() {
         let (changed, signed) = tokio::join!(wait(20_000), app.sign("order-1"));
         assert_eq!(signed.status(), "AWAITING_SIGNER", "one of two");
         assert!(began.elapsed() < Duration::from_secs(5), "it did not sit its time out");
-        assert_eq!(changed.body["approvals"], json!({"have": 1, "need": 2}));
+        let told = json!({"have": 1, "need": 2, "by": ["finance-1"], "missing": {"finance": 1}});
+        assert_eq!(changed.body["approvals"], told);
         app.cancel("order-1").await;
         let began = Instant::now();
         assert_eq!(wait(20_000).await.status(), "CANCELLED");

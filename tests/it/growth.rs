@@ -106,7 +106,7 @@ async fn fill(db: &TestDatabase, finished: u32) {
             ),
             format!("challenges SELECT '{of}, 1, 'alice', '{wide}', n, n"),
             format!(
-                "decisions SELECT '{key}' || n, '{of}, 1, 'alice', 'k', 'approve', '', 'd', '{wide}', 'j', 'mcp', n, 1"
+                "decisions SELECT '{key}' || n, '{of}, 1, 'alice', 1, 'k', 'approve', '', 'd', '{wide}', 'jws', 'j', 'mcp', n, 1"
             ),
         ] {
             raw.execute(&format!("{numbers} INSERT INTO {kept}{rows} FROM numbers")).await.unwrap();

@@ -172,8 +172,9 @@ const ROWS: [Doctored; 37] = [
         "a decision by a stranger",
         Side::Ours,
         "INSERT INTO decisions (decision_id, payment_id, round, signer_id, \
-        key_id, choice, reason, document, digest, jws, via, decided_at, payment_version) SELECT 'dec_2', payment_id, \
-        round, 'stranger-1', key_id, choice, reason, document, digest, jws, via, decided_at, 0 FROM decisions",
+        confirmation, key_id, choice, reason, document, digest, proof_type, proof, via, decided_at, payment_version) \
+        SELECT 'dec_2', payment_id, round, 'stranger-1', 1, key_id, choice, reason, document, digest, proof_type, proof, \
+        via, decided_at, 0 FROM decisions",
         &["I9"],
     ),
     row("a decision by the agent", Side::Ours, "UPDATE decisions SET signer_id = 'agent-1'", &["I2", "I9", "I11"]),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use countersign::domain::Attention;
 use countersign::journal::ports::{Answer, Lookup, Outcome, RailCaps, RailPort, RailReceipt, Recorded, Transfer};
 use countersign::journal::{Comparing, Journal, Place};
+use countersign::proof::{Trust, Verdict, verify};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -14,7 +15,7 @@ use crate::harness::app::{App, RAIL_API_KEY, SIGNER_API_KEY, Wishes, each_with, 
 use crate::harness::desk::program;
 
 /// Every table of the gateway's.
-pub(crate) const TABLES: [&str; 19] = [
+pub(crate) const TABLES: [&str; 21] = [
     "payments",
     "archived_payments",
     "taken_orders",
@@ -34,6 +35,8 @@ pub(crate) const TABLES: [&str; 19] = [
     "budget_turns",
     "restores",
     "comparisons",
+    "receipts",
+    "checkpoints",
 ];
 
 pub(crate) fn patient() -> Wishes {
@@ -138,10 +141,14 @@ async fn what_was_paid_after_the_backup_is_found_and_never_paid_again() {
         for (id, before) in ids.iter().zip(requests) {
             assert_eq!((app.executions(id).await, app.requests(id).await), (1, before), "nothing was sent again");
         }
+        let id = app.payment("signed").await.terms.payment_id.to_string();
+        let effects = app.db.store().read().await.unwrap().effects_of(&id).await.unwrap();
+        let paid = effects.iter().find(|effect| effect.kind == "rail.execute").expect("the lost effect is there");
+        assert_eq!((paid.state.as_str(), paid.outcome.as_str()), ("done", "after a restore: found"));
         let evidence = app.call(&app.auditor(), "get_evidence", json!({"order_id": "signed"})).await;
-        let effects = evidence.body["evidence"]["effects"].as_array().unwrap().clone();
-        let paid = effects.iter().find(|effect| effect["kind"] == "rail.execute").expect("the lost effect is there");
-        assert_eq!((&paid["state"], &paid["outcome"]), (&json!("done"), &json!("after a restore: found")));
+        let report = verify(evidence.body["evidence"].to_string().as_bytes(), &Trust::default());
+        assert!(report.steps.iter().all(|checked| checked.verdict != Verdict::Failed), "{report:?}");
+        assert_eq!(report.steps[5].verdict, Verdict::Ok, "the rail's word is kept too: {report:?}");
         assert_eq!(app.audited_events("database.restored").await, 1);
         assert_eq!(app.audited_events("database.compared").await, 1);
         app.whole().await;
@@ -349,7 +356,7 @@ impl RailPort for PaidAlready {
         self.0.execute(recorded)
     }
     fn lookup<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Lookup> {
-        Box::pin(async { Lookup::Found(RailReceipt { transfer_id: "tr_other".to_owned() }) })
+        Box::pin(async { Lookup::Found(RailReceipt { transfer_id: "tr_other".to_owned(), document: String::new() }) })
     }
     fn health(&self) -> BoxFuture<'_, Answer<()>> {
         self.0.health()

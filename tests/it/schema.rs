@@ -5,7 +5,7 @@ use crate::store::sample::{insert, payment};
 use crate::tidy::{files, read};
 
 /// The columns that may be NULL, all read as `Option`: the SQLite driver reads NULL into a number as 0.
-const NULLABLE: [&str; 26] = [
+const NULLABLE: [&str; 27] = [
     "archived_effects.settled_at",
     "archived_payments.cancel_requested_at",
     "archived_payments.check_at",
@@ -18,6 +18,7 @@ const NULLABLE: [&str; 26] = [
     "archived_payments.tell_at",
     "comparisons.compared_at",
     "effects.settled_at",
+    "invitations.used_at",
     "outbox.delivered_at",
     "outbox.next_at",
     "payments.cancel_requested_at",
@@ -203,8 +204,8 @@ async fn the_database_refuses_what_no_effect_key_or_decision_can_be() {
         ("challenges", "nonce = 'short'"),
         ("challenges", "signer_id = ''"),
         ("decisions", "choice = 'maybe'"),
-        ("decisions", "jws = ''"),
-        ("signer_keys", "public_key = 'short'"),
+        ("decisions", "proof = ''"),
+        ("signer_keys", "public_key = ''"),
         ("signer_keys", "enrolled_by = ''"),
         ("callbacks", "event_id = ''"),
         ("outbox", "state = 'lost'"),
@@ -216,8 +217,8 @@ async fn the_database_refuses_what_no_effect_key_or_decision_can_be() {
     let good = format!(
         "INSERT INTO effects VALUES ('e','k','t','p','rail.execute','','','','intended',1,'','',1,1,NULL); \
          INSERT INTO challenges VALUES ('p',1,'s','{wide}',1,2); \
-         INSERT INTO decisions VALUES ('d','p',1,'s','k','approve','','doc','{wide}','jws','page',1,2); \
-         INSERT INTO signer_keys VALUES ('t','s','k','{wide}','op',1,NULL); \
+         INSERT INTO decisions VALUES ('d','p',1,'s',1,'k','approve','','doc','{wide}','jws','a..b','page',1,2); \
+         INSERT INTO signer_keys VALUES ('t','s','k','Ed25519','{wide}','','','','',0,'','','op',1,NULL); \
          INSERT INTO callbacks VALUES ('signer','e','p',1); \
          INSERT INTO outbox VALUES ('e','u','t','p',1,'payment.created','b',1,'pending',0,1,'',NULL,'',0)"
     );

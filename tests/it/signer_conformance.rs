@@ -13,7 +13,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use countersign::ambient::{Entropy as _, SystemClock, SystemEntropy};
 use countersign::proof::{SigningKey, key_id_of, sign_detached};
-use countersign::signer::{DirectoryEntry, SignerService, SignerSettings};
+use countersign::signer::{DirectoryEntry, Reaching, SignerService, SignerSettings};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpListener;
@@ -79,6 +79,7 @@ impl Service {
             name: id.to_owned(),
             key_pem: key.map(|key| key.public().to_pem().unwrap()),
             online: true,
+            ..DirectoryEntry::default()
         };
         let settings = SignerSettings {
             database: folder.join("signer.db"),
@@ -86,6 +87,7 @@ impl Service {
             callback_secret: CALLBACK_SECRET.into(),
             public_url: url.clone(),
             directory: vec![entry("ann", Some(key())), entry("bob", None)],
+            reaching: Reaching::default(),
             link_ttl: Duration::from_mins(15),
             presence_switch: false,
         };

@@ -415,6 +415,15 @@ async fn check_warns_of_a_signer_who_could_not_sign() {
         let said = String::from_utf8(output.stdout).unwrap();
         assert!(said.contains("none is pinned of finance-1, nobody-9: "), "{said}");
         raw.execute("UPDATE signer_keys SET revoked_at = NULL WHERE signer_id = 'finance-1'").await.unwrap();
+        // One key does not confirm itself.
+        let twice = POLICY.replacen("\nrequired = 1\n", "\nrequired = 1\nconfirmations = 2\n", 1);
+        assert_ne!(twice, POLICY);
+        environment.pop();
+        let twice = folder.write("twice.toml", &twice);
+        environment.push(("COUNTERSIGN__POLICY__FILE", &twice));
+        let output = run(&["check", "--config", &config], &environment).await;
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains("a second is missing of finance-1, finance-2: "), "{said}");
     })
     .await;
 }

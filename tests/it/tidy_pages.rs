@@ -191,3 +191,24 @@ fn the_help_of_every_command_has_examples_and_exit_codes() {
     }
     assert!(seen > 20, "{seen} commands");
 }
+
+/// Pictures are looked at where the page is read, so each is there, is named, and loads at once.
+#[test]
+fn pictures_that_the_pages_show_exist_and_are_small() {
+    let tracked = files();
+    let png = |path: &&String| Path::new(path).extension().is_some_and(|ending| ending == "png");
+    let pictures: Vec<&String> = tracked.iter().filter(png).collect();
+    let pages = tracked.iter().filter(|path| Path::new(path).extension().is_some_and(|ending| ending == "md"));
+    let pages: Vec<(String, String)> = pages.map(|path| (path.clone(), read(path))).collect();
+    for (page, text) in &pages {
+        for shown in text.split("![").skip(1).filter_map(|rest| rest.split_once("](")?.1.split(')').next()) {
+            assert!(pictures.iter().any(|path| *path == shown), "{page} shows {shown}");
+        }
+    }
+    assert!(pictures.len() >= 2, "{pictures:?}");
+    for path in pictures {
+        let bytes = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+        assert!(bytes.starts_with(b"\x89PNG") && bytes.len() < 200 * 1024, "{path}: {} bytes", bytes.len());
+        assert!(pages.iter().any(|(_, text)| text.contains(path.as_str())), "no page shows {path}");
+    }
+}

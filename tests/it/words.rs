@@ -47,6 +47,9 @@ async fn commands_on_keys_say_which_file_and_which_half() {
     let named = told(&["keys", "enrol", "finance-1", "a.pub.pem", "--by", "x"], 0, "finance-1 enrolled").await;
     assert!(!named.contains("no group"), "{named}");
     told(&["keys", "revoke", "finance-1", &key_id, "--by", "x"], 0, "lost").await;
+    // Whoever was cut off before the signer service was told does it again.
+    told(&["keys", "revoke", "finance-1", &key_id, "--by", "x"], 0, "lost").await;
+    told(&["keys", "revoke", "finance-1", "another", "--by", "x"], 1, "is no key of this signer's").await;
     told(&["keys", "enrol", "finance-1", "a.pub.pem", "--by", "x"], 1, "was revoked and never counts again").await;
     told(&["keys", "new", "b.pem"], 0, "key id ").await;
     for (arguments, private, public) in [

@@ -227,12 +227,14 @@ fn notified(answer: Answer, signers: &[String]) -> Result<Answer, Why> {
         return Err(failed("reason is not one word of a-z 0-9 _, or empty"));
     }
     let receipts = answer.member("receipts").as_array().map(Vec::as_slice).unwrap_or_default();
-    let of = |signer: &str| receipts.iter().filter(|line| line.get("signer_id") == Some(&json!(signer))).count();
+    let of = |signer: &str| receipts.iter().any(|line| line.get("signer_id") == Some(&json!(signer)));
+    let outcomes = ["pending", "deferred", "delivered", "unreachable"];
     let form = receipts.iter().all(|line| {
         line.get("channel").is_some_and(Value::is_string)
-            && matches!(line.get("outcome").and_then(Value::as_str), Some("delivered" | "unreachable"))
+            && line.get("outcome").and_then(Value::as_str).is_some_and(|outcome| outcomes.contains(&outcome))
+            && line.get("reason").is_none_or(|reason| reason.as_str().is_some_and(|text| text.chars().all(word)))
     });
-    if !form || !signers.iter().all(|signer| of(signer) == 1) {
+    if !form || !signers.iter().all(|signer| of(signer)) {
         return Err(failed("receipts does not say of each signer by which channel and with what outcome"));
     }
     Ok(answer)

@@ -1,5 +1,6 @@
 //! `countersign check` by itself: what configuration is in force, and whether every dependency answers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +11,14 @@ use super::super::output::say;
 use super::super::serve::ConfigFile;
 use super::super::{CommandFault, ambient, failed};
 use crate::adapters::CheckpointSink;
-use crate::app::{Ambient, WaysOut, checkpoint_key, open_existing, read_policy, ways_out};
+use crate::app::{Ambient, WaysOut, checkpoint_key, open_existing, read_policy, registry_root, ways_out};
 use crate::config::{Config, shown_url};
 use crate::domain::Policy;
 use crate::http::auth::{KeySource, Verifier};
 use crate::journal::ports::{Answer, RailPort as _, SignerPort as _};
-use crate::store::Store;
+use crate::journal::vouches;
+use crate::proof::PublicKey;
+use crate::store::{Store, StoreFault};
 use crate::telemetry;
 
 /// Options of `check` by itself.
@@ -177,7 +180,7 @@ async fn database(config: &Config, policy: &Policy, ambient: &Ambient) -> [Row; 
         Err(fault) => Err(fault.to_string()),
     };
     let keys = match &schema {
-        Ok(()) => signers_keys(&store, policy).await,
+        Ok(()) => signers_keys(config, &store, policy).await,
         Err(_) => Verdict::Skipped("the schema is not the one of this version"),
     };
     store.close().await;
@@ -185,19 +188,57 @@ async fn database(config: &Config, policy: &Policy, ambient: &Ambient) -> [Row; 
 }
 
 /// Whether everyone whom the policy asks could sign.
-async fn signers_keys(store: &Store, policy: &Policy) -> Verdict {
-    let found = async { store.read().await?.signers_with_keys().await }.await;
+async fn signers_keys(config: &Config, store: &Store, policy: &Policy) -> Verdict {
+    let root = match registry_root(config) {
+        Ok(root) => root,
+        Err(fault) => return Verdict::Failed(fault.to_string()),
+    };
+    let found = match &root {
+        None => async { store.read().await?.keys_of_signers().await }.await,
+        Some(root) => signers_under(store, root).await,
+    };
     let have = match found {
         Ok(have) => have,
         Err(fault) => return Verdict::Failed(fault.to_string()),
     };
-    let without: Vec<&str> =
-        policy.signers().into_iter().filter(|signer| !have.iter().any(|known| known == signer)).collect();
-    if without.is_empty() {
+    let most =
+        |signer: &str| have.iter().filter(|(known, _)| known == signer).map(|(_, keys)| *keys).max().unwrap_or(0);
+    let needed = policy.keys_needed();
+    let lacking: Vec<&str> =
+        needed.iter().filter(|(signer, keys)| most(signer) < i64::from(**keys)).map(|(signer, _)| *signer).collect();
+    let without: Vec<&str> = lacking.iter().copied().filter(|signer| most(signer) == 0).collect();
+    if lacking.is_empty() {
         return Verdict::Ok;
     }
+    let (good, sign) = match root {
+        None => ("", "keys enrol pins one"),
+        Some(_) => (" that the registry's root has signed", "keys enrol and keys certify sign one with --root-key"),
+    };
+    if without.is_empty() {
+        return Verdict::Warning(format!(
+            "a second{good} is missing of {}: the policy has them confirm with another key; keys invite makes one",
+            lacking.join(", ")
+        ));
+    }
     Verdict::Warning(format!(
-        "none is pinned of {}: the policy asks for what they can't sign; keys enrol pins one",
+        "none{good} is pinned of {}: the policy asks for what they can't sign; {sign}",
         without.join(", ")
     ))
+}
+
+/// Everyone, of any tenant, who has a key that counts under `root`, and how many.
+async fn signers_under(store: &Store, root: &PublicKey) -> Result<Vec<(String, i64)>, StoreFault> {
+    let mut session = store.read().await?;
+    let mut have = Vec::new();
+    for tenant in session.audit_tenants().await? {
+        let mut counts: BTreeMap<String, i64> = BTreeMap::new();
+        for key in session.keys_of_tenant(&tenant).await? {
+            if key.revoked_at.is_none() && vouches(root, &tenant, &key) {
+                let count = counts.entry(key.signer_id).or_default();
+                *count = count.saturating_add(1);
+            }
+        }
+        have.extend(counts);
+    }
+    Ok(have)
 }

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use toml::Spanned;
 
-use super::approval::{ApprovalPolicy, Level};
 use super::fault::{Lines, PolicyFault};
+use super::level_file::{Reader, Wanted, quotas};
 use super::limit::Payees;
 use super::limit_file::{hours, limit};
+use super::people_file::{People, beneficiaries, people};
 use super::rule::{Outcome, Rule};
-use super::text::{LevelText, Number, PayeesText, PolicyText, RuleText, Word};
+use super::text::{PayeesText, PolicyText, RuleText, Word};
 use super::{NEVER, Policy};
 use crate::domain::id::{AgentId, SignerId};
 use crate::domain::money::{Currency, Money};
@@ -33,10 +34,18 @@ pub(super) fn parse(text: &str, tools: &[&str]) -> Result<Policy, PolicyFault> {
         let people = named(at, &place, people, is_signer, "is not a signer's name")?;
         groups.insert(group.get_ref().as_str(), people);
     }
-    let reader = Reader { at, id: file.id.get_ref(), version: file.version.get_ref(), groups };
-    let approval = &file.approval;
-    let level = [(&approval.group, &approval.required)];
-    let default = reader.approval("[approval]", "default", &level, approval.any_reject, approval.principal_may_sign)?;
+    let people = people(at, &file, &groups)?;
+    let (id, version) = (file.id.get_ref(), file.version.get_ref());
+    let reader = Reader { at, id, version, groups: &groups, people: &people };
+    let text = &file.approval;
+    let default = Wanted {
+        rule: "default",
+        levels: vec![vec![(&text.group, &text.required)]],
+        confirmations: text.confirmations.as_ref(),
+        any_reject: text.any_reject,
+        principal_may_sign: text.principal_may_sign,
+    };
+    let default = reader.approval("[approval]", &default)?;
     let mut rules: Vec<Rule> = Vec::new();
     for text in &file.rule {
         let rule = reader.rule(text)?;
@@ -46,7 +55,7 @@ pub(super) fn parse(text: &str, tools: &[&str]) -> Result<Policy, PolicyFault> {
         reached(at, text, &rule, &rules)?;
         rules.push(rule);
     }
-    let payees = payees(at, &file.payees)?;
+    let payees = payees(at, &file.payees, &people)?;
     let mut limits: Vec<super::Limit> = Vec::new();
     for text in &file.limit {
         let limit = limit(at, text, &payees)?;
@@ -83,59 +92,7 @@ fn roles(
     Ok(roles)
 }
 
-/// What rules and the default share.
-struct Reader<'a> {
-    at: Lines<'a>,
-    id: &'a str,
-    version: &'a str,
-    groups: BTreeMap<&'a str, BTreeSet<String>>,
-}
-
 impl Reader<'_> {
-    fn approval(
-        &self,
-        place: &str,
-        rule: &str,
-        levels: &[(&Word, &Number)],
-        any_reject: bool,
-        principal: bool,
-    ) -> Result<ApprovalPolicy, PolicyFault> {
-        let mut checked: Vec<Level> = Vec::new();
-        for (group, required) in levels {
-            let name = group.get_ref();
-            let Some(signers) = self.groups.get(name.as_str()) else {
-                return self.at.fault(group, format_args!("{place}: there is no group {name:?}"));
-            };
-            // A person counts once over all levels: whoever earlier levels may use up is not there for this one.
-            let used: usize = checked
-                .iter()
-                .map(|earlier| {
-                    let shared = earlier.signers.intersection(signers).count();
-                    shared.min(usize::try_from(earlier.required()).unwrap_or(usize::MAX))
-                })
-                .sum();
-            let people = u32::try_from(signers.len().saturating_sub(used)).unwrap_or(u32::MAX);
-            let count = *required.get_ref();
-            if count == 0 || count > people {
-                return self.at.fault(
-                    required,
-                    format_args!(
-                        "{place}: required: must be 1 to {people}, the people that {name:?} has for this level"
-                    ),
-                );
-            }
-            checked.push(Level { group: name.clone(), required: count.to_string(), signers: signers.clone() });
-        }
-        Ok(ApprovalPolicy {
-            id: self.id.to_owned(),
-            version: self.version.to_owned(),
-            rule: rule.to_owned(),
-            levels: checked,
-            any_reject: any_reject.into(),
-            principal_may_sign: principal.into(),
-        })
-    }
-
     fn rule(&self, text: &RuleText) -> Result<Rule, PolicyFault> {
         let (at, id) = (self.at, text.id.get_ref());
         plain(at, "[[rule]] id", &text.id)?;
@@ -178,13 +135,20 @@ impl Reader<'_> {
         if let Some(answer) = answers.into_iter().flatten().next().filter(|_| text.deny) {
             return self.at.fault(answer, format_args!("{place}: says who signs what it denies"));
         }
+        if let Some(number) = text.confirmations.as_ref().filter(|_| text.deny) {
+            return self.at.fault(number, format_args!("{place}: says who signs what it denies"));
+        }
         if text.deny {
             return Ok(Outcome::Deny);
         }
-        let levels: Vec<_> = text.levels.iter().map(|LevelText { group, required }| (group, required)).collect();
-        let any_reject = text.any_reject.as_ref().is_none_or(|answer| *answer.get_ref());
-        let principal = text.principal_may_sign.as_ref().is_some_and(|answer| *answer.get_ref());
-        self.approval(place, text.id.get_ref(), &levels, any_reject, principal).map(Outcome::Require)
+        let wanted = Wanted {
+            rule: text.id.get_ref(),
+            levels: text.levels.iter().map(|level| quotas(self.at, place, level)).collect::<Result<_, _>>()?,
+            confirmations: text.confirmations.as_ref(),
+            any_reject: text.any_reject.as_ref().is_none_or(|answer| *answer.get_ref()),
+            principal_may_sign: text.principal_may_sign.as_ref().is_some_and(|answer| *answer.get_ref()),
+        };
+        self.approval(place, &wanted).map(Outcome::Require)
     }
 }
 
@@ -197,7 +161,7 @@ fn reached(at: Lines<'_>, text: &RuleText, rule: &Rule, earlier: &[Rule]) -> Res
     at.fault(&text.id, format_args!("[[rule]] {}: {why}: rule {:?} comes before it", rule.id, before.id))
 }
 
-fn payees(at: Lines<'_>, text: &PayeesText) -> Result<Payees, PolicyFault> {
+fn payees(at: Lines<'_>, text: &PayeesText, people: &People<'_>) -> Result<Payees, PolicyFault> {
     let denied = each(at, "[payees] denied", &text.denied, is_account, "is not an account")?;
     let mut known = Vec::new();
     for (account, name) in &text.known {
@@ -212,7 +176,8 @@ fn payees(at: Lines<'_>, text: &PayeesText) -> Result<Payees, PolicyFault> {
         }
         known.push((account_text.clone(), name.get_ref().clone()));
     }
-    Ok(Payees { known, only_known: text.only_known, denied })
+    let beneficiaries = beneficiaries(at, text, people)?;
+    Ok(Payees { known, only_known: text.only_known, denied, beneficiaries })
 }
 
 pub(super) fn is_account(text: &str) -> bool {

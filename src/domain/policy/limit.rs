@@ -4,7 +4,7 @@
 //! signed or executed counts from its creation, and stops counting the moment it ends any other way.
 //! So a reservation can't be forgotten, posted twice or lost in a crash.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::rule::Facts;
@@ -170,6 +170,8 @@ pub struct Payees {
     pub only_known: bool,
     /// Accounts that may never be paid.
     pub denied: BTreeSet<String>,
+    /// Whom accounts belong to: a signer's account, or a person with several.
+    pub beneficiaries: BTreeMap<String, String>,
 }
 
 impl Payees {
@@ -186,5 +188,10 @@ impl Payees {
             ));
         }
         Ok(name.unwrap_or_default())
+    }
+
+    /// Whom `account` belongs to, or `""` when nobody is known.
+    pub fn beneficiary_of(&self, account: &str) -> &str {
+        self.beneficiaries.get(account).map_or("", String::as_str)
     }
 }

@@ -6,17 +6,21 @@
 //! to the same payee) is counted by the caller and handed in as [`Counts`].
 
 mod approval;
+mod deputy;
 mod fault;
 mod file;
+mod level_file;
 mod limit;
 mod limit_file;
+mod people_file;
 mod rule;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-pub use approval::{Answer, ApprovalPolicy, Level};
+pub use approval::{Answer, ApprovalPolicy, Group, Level};
+pub use deputy::Deputy;
 pub use fault::PolicyFault;
 pub use limit::{Bound, Lack, Limit, Payees, Usage, Window};
 pub use rule::{Facts, Proposed};
@@ -51,8 +55,8 @@ impl Policy {
     /// Reads and checks a policy file.
     ///
     /// *Errors*: the line and reason of the first fault: syntax, an unknown key, an unknown role or
-    /// group, an agent that could sign, a quorum that can't be reached, a rule that is never asked, a
-    /// limit that limits nothing.
+    /// group, an agent that could sign, a quorum that can't be reached, a deputy of nobody, a rule that is
+    /// never asked, a limit that limits nothing.
     pub fn parse(text: &str, tools: &[&str]) -> Result<Self, PolicyFault> {
         file::parse(text, tools)
     }
@@ -66,7 +70,7 @@ impl Policy {
     ///
     /// *Errors*: `PAYEE_NOT_ALLOWED`, `POLICY_DENIED`, `MANDATE_EXCEEDED`; `VELOCITY_EXCEEDED` when
     /// nothing but a window stands in its way.
-    pub fn judge(&self, facts: &Facts<'_>, counts: &Counts) -> Result<&ApprovalPolicy, Refusal> {
+    pub fn judge(&self, facts: &Facts<'_>, counts: &Counts) -> Result<ApprovalPolicy, Refusal> {
         self.permits(facts)?;
         let approval = self.approval(facts, counts)?;
         let mut passing = Ok(approval);
@@ -93,19 +97,36 @@ impl Policy {
         self.rules.iter().filter(|rule| rule.concerns(facts)).filter_map(|rule| rule.sum).collect()
     }
 
-    /// Everyone whom some rule, or the default one, asks.
+    /// Everyone whom some rule, or the default one, asks; deputies included.
     pub fn signers(&self) -> BTreeSet<&str> {
+        self.asking().flat_map(ApprovalPolicy::signers).collect()
+    }
+
+    /// How many keys each signer needs: as often as some rule has them confirm.
+    pub fn keys_needed(&self) -> BTreeMap<&str, u32> {
+        let mut needed = BTreeMap::new();
+        for approval in self.asking() {
+            for signer in approval.signers() {
+                let keys: &mut u32 = needed.entry(signer).or_default();
+                *keys = approval.confirmations().max(*keys);
+            }
+        }
+        needed
+    }
+
+    /// What the rules, and the default, ask for.
+    fn asking(&self) -> impl Iterator<Item = &ApprovalPolicy> {
         let asked = self.rules.iter().filter_map(|rule| match &rule.outcome {
             Outcome::Require(approval) => Some(approval),
             Outcome::Deny => None,
         });
-        asked.chain([&self.default]).flat_map(ApprovalPolicy::signers).collect()
+        asked.chain([&self.default])
     }
 
-    /// Who must approve a payment of these facts.
+    /// Who must approve a payment of these facts, and whom its payee's account belongs to.
     ///
     /// *Errors*: `POLICY_DENIED`, naming the rule.
-    pub fn approval(&self, facts: &Facts<'_>, counts: &Counts) -> Result<&ApprovalPolicy, Refusal> {
+    pub fn approval(&self, facts: &Facts<'_>, counts: &Counts) -> Result<ApprovalPolicy, Refusal> {
         let mut required = None;
         for rule in &self.rules {
             let asked = rule.sum.is_some() && rule.concerns(facts) && counts.asked.as_ref() == Some(&rule.id);
@@ -122,7 +143,8 @@ impl Policy {
                 Outcome::Require(approval) => required = required.or(Some(approval)),
             }
         }
-        Ok(required.unwrap_or(&self.default))
+        let beneficiary = self.payees.beneficiary_of(facts.payee.as_str()).to_owned();
+        Ok(ApprovalPolicy { beneficiary, ..required.unwrap_or(&self.default).clone() })
     }
 
     /// The limits that bind a payment of these facts, whatever its currency.

@@ -16,6 +16,10 @@ pub(super) struct PolicyText {
     pub(super) version: Word,
     pub(super) roles: Spanned<BTreeMap<Word, Vec<Word>>>,
     pub(super) groups: BTreeMap<Word, Words>,
+    #[serde(default)]
+    pub(super) persons: BTreeMap<Word, Words>,
+    #[serde(default)]
+    pub(super) deputy: Vec<DeputyText>,
     pub(super) approval: ApprovalText,
     #[serde(default)]
     pub(super) rule: Vec<RuleText>,
@@ -30,17 +34,40 @@ pub(super) struct PolicyText {
 pub(super) struct ApprovalText {
     pub(super) group: Word,
     pub(super) required: Number,
+    #[serde(default)]
+    pub(super) confirmations: Option<Number>,
     #[serde(default = "yes")]
     pub(super) any_reject: bool,
     #[serde(default)]
     pub(super) principal_may_sign: bool,
 }
 
+/// One group by itself, or several at once.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LevelText {
+    #[serde(default)]
+    pub(super) group: Option<Word>,
+    #[serde(default)]
+    pub(super) required: Option<Number>,
+    #[serde(default)]
+    pub(super) groups: Option<Vec<GroupText>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GroupText {
     pub(super) group: Word,
     pub(super) required: Number,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DeputyText {
+    pub(super) of: Word,
+    pub(super) signer: Word,
+    pub(super) from: Word,
+    pub(super) until: Word,
 }
 
 #[derive(Debug, Deserialize)]
@@ -62,7 +89,9 @@ pub(super) struct RuleText {
     #[serde(default)]
     pub(super) deny: bool,
     #[serde(default)]
-    pub(super) levels: Vec<LevelText>,
+    pub(super) levels: Vec<Spanned<LevelText>>,
+    #[serde(default)]
+    pub(super) confirmations: Option<Number>,
     #[serde(default)]
     pub(super) any_reject: Option<Spanned<bool>>,
     #[serde(default)]
@@ -101,6 +130,8 @@ pub(super) struct PayeesText {
     pub(super) denied: Vec<Word>,
     #[serde(default)]
     pub(super) known: BTreeMap<Word, Word>,
+    #[serde(default)]
+    pub(super) beneficiaries: BTreeMap<Word, Word>,
 }
 
 const fn yes() -> bool {

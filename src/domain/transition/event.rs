@@ -7,6 +7,7 @@ use crate::domain::id::SignerId;
 use crate::domain::payment::Status;
 use crate::domain::policy::ApprovalPolicy;
 use crate::domain::quorum::Standing;
+use crate::domain::time::Timestamp;
 
 /// Who asks for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,9 +46,11 @@ impl SignerTrouble {
 /// How an attempt to reach the signers ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reach {
-    /// A channel accepted the message.
+    /// Channels accepted the message for so many people that they can complete the open level.
     Reached,
-    /// The service works; the people can't be reached.
+    /// The service has it on its way, or puts it off, and can't say yet whether so many get it.
+    UnderWay,
+    /// The service works; so many people can't be reached.
     Unreachable,
     /// The service does not work for us.
     Troubled(SignerTrouble),
@@ -92,8 +95,15 @@ pub enum Event {
     Notified {
         /// The number.
         number: i64,
+        /// Since when the people asked now are asked: what reminders are counted from.
+        since: Timestamp,
         /// How it ended.
         reach: Reach,
+    },
+    /// The notification with this number was taken, and has not reached enough people after all.
+    Unreached {
+        /// The number.
+        number: i64,
     },
     /// Registering did not come to an end.
     RegisterTroubled(SignerTrouble),
@@ -111,6 +121,8 @@ pub enum Event {
         advanced: bool,
         /// The signer's words, for a rejection.
         reason: String,
+        /// Whether the passkey's counter had been further.
+        counter_back: bool,
     },
     /// The clock is looked at.
     Deadline,
@@ -223,6 +235,7 @@ impl Event {
         match self {
             Self::Registered { .. }
             | Self::Notified { .. }
+            | Self::Unreached { .. }
             | Self::RegisterTroubled(_)
             | Self::RailConfirmed { .. }
             | Self::RailRefused { .. }

@@ -18,6 +18,7 @@ use super::attention::Attention;
 use super::backoff::Backoff;
 use super::payment::{Closing, Payment, Stage};
 use super::refusal::Refusal;
+use super::reminders::Reminders;
 use super::time::Timestamp;
 use person::{attest_executed, attest_not_executed, hold, reassign, release, supersede};
 use rail::{
@@ -25,13 +26,17 @@ use rail::{
     quorum_lost, refused, send_started,
 };
 use restored::{asked_anew, intent_recovered, not_again, paid_unseen};
-use signing::{Decided, cancel, deadline, decided, notified, notify_requested, notify_started, reached, registered};
+use signing::{
+    Decided, cancel, deadline, decided, notified, notify_requested, notify_started, registered, troubled, unreached,
+};
 
 /// The spans that transitions go by; configuration, never the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
     /// Waits between attempts to reach the signers.
     pub notify: Backoff,
+    /// When people who were reached are asked again.
+    pub reminders: Reminders,
     /// Between questions to the signer service for decisions.
     pub check_every: Duration,
     /// Waits between look-ups and between sends of what was provably not sent. Never used up.
@@ -89,8 +94,9 @@ pub fn apply(payment: &Payment, event: Event, moment: &Moment<'_>) -> Result<App
         Event::NotifyRequested(asker) => notify_requested(&mut next, asker, moment)?,
         Event::NotifyStarted => notify_started(&mut next, moment)?,
         Event::Registered { signer_ref, round } => registered(&mut next, signer_ref, round, moment),
-        Event::Notified { number, reach } => notified(&mut next, number, &reach, moment),
-        Event::RegisterTroubled(trouble) => reached(&mut next, &Reach::Troubled(trouble), moment),
+        Event::Notified { number, since, reach } => notified(&mut next, number, since, &reach, moment),
+        Event::Unreached { number } => unreached(&mut next, number, moment),
+        Event::RegisterTroubled(trouble) => troubled(&mut next, trouble, moment),
         Event::Hinted => match next.status.stage() {
             Stage::Open => next.notice.check_at = Some(moment.now),
             Stage::Signed | Stage::Ended => {}
@@ -99,8 +105,8 @@ pub fn apply(payment: &Payment, event: Event, moment: &Moment<'_>) -> Result<App
             Stage::Open => next.notice.check_at = Some(moment.now.plus(moment.timing.check_every)),
             Stage::Signed | Stage::Ended => next.notice.check_at = None,
         },
-        Event::Decided { round, standing, advanced, reason } => {
-            decided(&mut next, Decided { round, standing, advanced, reason }, moment)?;
+        Event::Decided { round, standing, advanced, reason, counter_back } => {
+            decided(&mut next, Decided { round, standing, advanced, reason, counter_back }, moment)?;
         }
         Event::Deadline => deadline(&mut next, moment),
         Event::Cancel => cancel(&mut next, moment)?,

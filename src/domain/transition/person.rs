@@ -111,6 +111,7 @@ pub(super) fn attest_not_executed(next: &mut Payment, moment: &Moment<'_>) -> Re
                 | Attention::InvariantBroken
                 | Attention::PaidAfterBackup
                 | Attention::SignedBeforeRestore
+                | Attention::PasskeyCounterBack
         )
     });
     Ok(())

@@ -3,9 +3,11 @@
 use super::Moment;
 use super::event::{Asker, Reach, SignerTrouble};
 use super::rail::fail;
+use crate::domain::attention::Attention;
 use crate::domain::payment::{Closing, Payment, Phase, Stage, Status};
 use crate::domain::quorum::Standing;
 use crate::domain::refusal::{Code, Refusal};
+use crate::domain::time::Timestamp;
 
 pub(super) fn terminal(payment: &Payment) -> Refusal {
     let message = format!("the payment has ended as {} and does not change again", payment.status.as_str());
@@ -66,42 +68,77 @@ pub(super) fn registered(next: &mut Payment, signer_ref: String, round: i64, mom
     }
 }
 
-pub(super) fn notified(next: &mut Payment, number: i64, reach: &Reach, moment: &Moment<'_>) {
+pub(super) fn notified(next: &mut Payment, number: i64, since: Timestamp, reach: &Reach, moment: &Moment<'_>) {
     match reach {
-        Reach::Reached | Reach::Unreachable | Reach::Troubled(SignerTrouble::Refused) => {
+        Reach::Reached | Reach::UnderWay | Reach::Unreachable | Reach::Troubled(SignerTrouble::Refused) => {
             next.notice.settled = next.notice.settled.max(number);
         }
         // In doubt: the same number and key are tried again.
         Reach::Troubled(SignerTrouble::ServiceUnavailable | SignerTrouble::Unauthorized | SignerTrouble::Timeout) => {}
     }
-    reached(next, reach, moment);
+    match reach {
+        Reach::Reached => reached(next, REACHED, since, moment),
+        Reach::UnderWay => reached(next, UNDER_WAY, since, moment),
+        Reach::Unreachable => missed(next, "signer_unreachable", "retries_exhausted", moment),
+        Reach::Troubled(trouble) => troubled(next, *trouble, moment),
+    }
 }
 
-pub(super) fn reached(next: &mut Payment, reach: &Reach, moment: &Moment<'_>) {
+const REACHED: &str = "reached";
+const UNDER_WAY: &str = "under_way";
+
+/// Enough people were told, or will have been: from here it is a person's time that passes.
+fn reached(next: &mut Payment, word: &str, since: Timestamp, moment: &Moment<'_>) {
     match next.status.stage() {
         Stage::Open => {}
         Stage::Signed | Stage::Ended => return,
     }
-    let (word, exhausted, waiting) = match reach {
-        Reach::Reached => {
-            next.status = Status::AwaitingSigner;
-            next.reason.clear();
-            next.notice.attempts = 0;
-            "reached".clone_into(&mut next.notice.last);
-            next.notice.next_at = None;
-            next.notice.check_at = Some(moment.now.plus(moment.timing.check_every));
-            return;
-        }
-        Reach::Unreachable => ("signer_unreachable", "retries_exhausted", Status::SignerUnreachable),
-        Reach::Troubled(trouble) => (trouble.as_str(), trouble.as_str(), next.status),
-    };
+    next.status = Status::AwaitingSigner;
+    next.reason.clear();
+    // What is under way may still fail, again and again: that must end somewhere.
+    if word == REACHED {
+        next.notice.attempts = 0;
+    }
+    word.clone_into(&mut next.notice.last);
+    let reminder = moment.timing.reminders.next(&next.terms, since, moment.now, moment.roll);
+    next.notice.next_at = wanted_meanwhile(next.notice.next_at, moment).or(reminder);
+    let look = moment.now.plus(moment.timing.check_every);
+    next.notice.check_at = wanted_meanwhile(next.notice.check_at, moment).or(Some(look));
+}
+
+/// What became due while a notification was on its way: a vote opened the next level, say. The attempt itself has put
+/// its own further off.
+fn wanted_meanwhile(at: Option<Timestamp>, moment: &Moment<'_>) -> Option<Timestamp> {
+    at.filter(|at| *at <= moment.now)
+}
+
+/// A notification that was taken has not reached enough people: as if that had been the answer.
+pub(super) fn unreached(next: &mut Payment, number: i64, moment: &Moment<'_>) {
+    let last = next.notice.last == REACHED || next.notice.last == UNDER_WAY;
+    if next.held_at.is_none() && next.status == Status::AwaitingSigner && last && number == next.notice.settled {
+        missed(next, "signer_unreachable", "retries_exhausted", moment);
+    }
+}
+
+pub(super) fn troubled(next: &mut Payment, trouble: SignerTrouble, moment: &Moment<'_>) {
+    missed(next, trouble.as_str(), trouble.as_str(), moment);
+}
+
+/// An attempt did not reach enough people: there is another, or a person must act.
+fn missed(next: &mut Payment, word: &'static str, exhausted: &'static str, moment: &Moment<'_>) {
+    match next.status.stage() {
+        Stage::Open => {}
+        Stage::Signed | Stage::Ended => return,
+    }
     word.clone_into(&mut next.notice.last);
     next.notice.attempts = next.notice.attempts.saturating_add(1);
     if next.notice.check_at.is_none() && !next.notice.signer_ref.is_empty() {
         next.notice.check_at = Some(moment.now.plus(moment.timing.check_every));
     }
     if let Some(wait) = moment.timing.notify.after(next.notice.attempts, moment.roll) {
-        next.status = waiting;
+        if word == "signer_unreachable" {
+            next.status = Status::SignerUnreachable;
+        }
         word.clone_into(&mut next.reason);
         next.notice.next_at = Some(moment.now.plus(wait));
     } else {
@@ -117,10 +154,11 @@ pub(super) struct Decided {
     pub(super) standing: Standing,
     pub(super) advanced: bool,
     pub(super) reason: String,
+    pub(super) counter_back: bool,
 }
 
 pub(super) fn decided(next: &mut Payment, decision: Decided, moment: &Moment<'_>) -> Result<(), Refusal> {
-    let Decided { round, standing, advanced, reason } = decision;
+    let Decided { round, standing, advanced, reason, counter_back } = decision;
     let surplus = match next.status {
         Status::Created | Status::AwaitingSigner | Status::SignerUnreachable | Status::NeedManual => false,
         Status::Signed | Status::Executed => true,
@@ -147,9 +185,16 @@ pub(super) fn decided(next: &mut Payment, decision: Decided, moment: &Moment<'_>
     }
     // Every counted decision is a change, so that two at the same moment can't both think they were alone.
     next.decisions = next.decisions.saturating_add(1);
+    if counter_back {
+        next.attention.insert(Attention::PasskeyCounterBack);
+    }
     match standing {
         Standing::Pending { approvals, .. } => {
             next.approvals = approvals;
+            if next.notice.check_at.is_some() {
+                // Whom the signer service still shows as undecided: it is told at the next look, so that is soon.
+                next.notice.check_at = Some(moment.now);
+            }
             if advanced {
                 // The next level's people have not been asked yet: a new campaign.
                 next.notice.attempts = 0;

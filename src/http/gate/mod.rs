@@ -107,14 +107,10 @@ impl Gate {
 
     async fn admit(&self, request: Request, id: &str) -> Result<Admitted, Box<Response>> {
         let (mut parts, body) = request.into_parts();
+        let principal = self.enter(&parts, id).await?;
         let invalid = |status, why: &dyn std::fmt::Display| {
             Box::new(problem_as(status, &Refusal::new(Code::InvalidArgument, why.to_string()), id))
         };
-        self.origins.check(&parts.uri, &parts.headers).map_err(|fault| {
-            tracing::info!(request_id = id, reason = %fault, "a request was turned away");
-            invalid(StatusCode::FORBIDDEN, &fault)
-        })?;
-        let principal = self.authenticate(&parts, id).await?;
         // The token has done its work: nothing behind the gate could log or forward it.
         parts.headers.remove(AUTHORIZATION);
         if parts.method != Method::POST {
@@ -135,10 +131,38 @@ impl Gate {
         let envelope = envelope::parse(&body)
             .map_err(|rejected| Box::new(json_response(StatusCode::BAD_REQUEST, rejected.body())))?;
         versioned(&parts, &envelope)?;
-        if !self.required_scope.is_empty() && !principal.scopes.contains(&self.required_scope) {
-            return Err(Box::new(self.challenge.insufficient_scope(id)));
-        }
+        self.scoped(&principal, id)?;
         Ok(Admitted { parts, envelope, principal })
+    }
+
+    /// Judges a request that only reads and is no message of the protocol, by the same steps as far as they concern it.
+    pub(super) async fn admit_read(&self, parts: &Parts) -> (String, Result<Principal, Box<Response>>) {
+        let id = self.mint_id();
+        let judged = async {
+            let principal = self.enter(parts, &id).await?;
+            self.limits.take(&principal).map_err(|refusal| Box::new(problem(&refusal, &id)))?;
+            self.scoped(&principal, &id)?;
+            Ok(principal)
+        };
+        let judged = judged.await;
+        (id, judged)
+    }
+
+    /// Host and Origin, then the token.
+    async fn enter(&self, parts: &Parts, id: &str) -> Result<Principal, Box<Response>> {
+        self.origins.check(&parts.uri, &parts.headers).map_err(|fault| {
+            tracing::info!(request_id = id, reason = %fault, "a request was turned away");
+            let refusal = Refusal::new(Code::InvalidArgument, fault.to_string());
+            Box::new(problem_as(StatusCode::FORBIDDEN, &refusal, id))
+        })?;
+        self.authenticate(parts, id).await
+    }
+
+    fn scoped(&self, principal: &Principal, id: &str) -> Result<(), Box<Response>> {
+        if self.required_scope.is_empty() || principal.scopes.contains(&self.required_scope) {
+            return Ok(());
+        }
+        Err(Box::new(self.challenge.insufficient_scope(id)))
     }
 
     async fn authenticate(&self, parts: &Parts, id: &str) -> Result<Principal, Box<Response>> {

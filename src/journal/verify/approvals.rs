@@ -1,10 +1,11 @@
 //! Whether an execution had its quorum when its intent was written, or the word of two people.
 
-use super::super::decide::votes;
-use super::payments::{Case, NEW_ROUND, pinned_key};
+use super::super::decide::{is_decision_about, is_proved_by};
+use super::super::votes::votes;
+use super::payments::{Case, pinned_key};
 use super::{Break, BreakKind};
 use crate::domain::{Standing, Timestamp, evaluate};
-use crate::proof::{AuditFacts, DecisionDocument, sha256_hex, verify_detached};
+use crate::proof::{AuditFacts, NEW_ROUND, sha256_hex};
 use crate::store::{AttestedPayment, StoredDecision};
 
 /// How much older than the intent a revocation must be to void a decision: one that was under way while
@@ -81,15 +82,10 @@ fn quorum(case: &Case<'_>, intended: &AuditFacts) -> Vec<Break> {
 fn doubt(case: &Case<'_>, intended: &AuditFacts, decision: &StoredDecision) -> Option<&'static str> {
     let name = format!("{} {}", decision.signer_id, decision.key_id);
     let Some(key) = pinned_key(case, &name) else { return Some("no pinned key of that name") };
-    let same = DecisionDocument::parse(&decision.document).is_some_and(|document| {
-        document.payment_digest == case.payment.digest
-            && document.signer_id == decision.signer_id
-            && document.decision == decision.choice
-    });
-    if !same {
+    if !is_decision_about(decision, &case.payment.digest) {
         return Some("a document about something else");
     }
-    if verify_detached(&key, &decision.key_id, &decision.document, &decision.jws).is_err() {
+    if !is_proved_by(decision, key) {
         return Some("a signature that does not verify");
     }
     let when = |text: &str| Timestamp::parse_rfc3339(text).map(Timestamp::micros);

@@ -75,12 +75,12 @@ impl Keys {
     }
 }
 
-/// Compares until what is found stays; the public keys that are stored, by name.
+/// Compares until what is found stays; the keys that are stored, by name.
 pub(super) async fn check(
     session: &mut Session,
     keys: &mut Keys,
     report: &mut AuditReport,
-) -> Result<BTreeMap<String, String>, StoreFault> {
+) -> Result<BTreeMap<String, PinnedKey>, StoreFault> {
     let mut earlier: Option<Vec<Break>> = None;
     let mut looks = 0_usize;
     loop {
@@ -93,7 +93,7 @@ pub(super) async fn check(
                     report.push(found);
                 }
             }
-            return Ok(stored.into_iter().map(|key| (name_of(&key), key.public_key)).collect());
+            return Ok(stored.into_iter().map(|key| (name_of(&key), key)).collect());
         }
         // One may have been enrolled or revoked since the chain was walked.
         earlier = Some(now);
@@ -101,12 +101,12 @@ pub(super) async fn check(
     }
 }
 
-/// The public keys that are stored, compared anew, if the chain tells of more since they were looked at.
+/// The keys that are stored, compared anew, if the chain tells of more since they were looked at.
 pub(super) async fn since(
     session: &mut Session,
     keys: &mut Keys,
     report: &mut AuditReport,
-) -> Result<Option<BTreeMap<String, String>>, StoreFault> {
+) -> Result<Option<BTreeMap<String, PinnedKey>>, StoreFault> {
     let told = keys.told;
     keys.catch_up(session, &report.tenant).await?;
     if keys.told == told { Ok(None) } else { check(session, keys, report).await.map(Some) }

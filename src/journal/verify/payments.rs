@@ -8,9 +8,9 @@ use super::holds::holds;
 use super::keys::{Keys, since};
 use super::sent::{outcome, sent};
 use super::{AuditReport, Break, BreakKind, LOOKS, Progress};
-use crate::domain::Payment;
-use crate::proof::{AuditFacts, DecisionDocument, PublicKey, decision_digest, from_b64url, payment_digest, sha256_hex};
-use crate::store::{AttestedPayment, RoundDecision, SentBody, Session, StoreFault, StoredDecision};
+use crate::domain::{Payment, Timestamp};
+use crate::proof::{AuditFacts, DecisionDocument, NEW_ROUND, decision_digest, payment_digest, sha256_hex};
+use crate::store::{AttestedPayment, PinnedKey, RoundDecision, SentBody, Session, StoreFault, StoredDecision};
 
 /// Payments read at once.
 const PAGE: i64 = 200;
@@ -21,7 +21,7 @@ pub(super) struct Known<'a> {
     /// As the chain tells of them.
     pub(super) keys: Keys,
     /// The public keys that are stored, by `signer key_id`.
-    pinned: BTreeMap<String, String>,
+    pinned: BTreeMap<String, PinnedKey>,
 }
 
 /// A payment as it is stored, with its history as the chain tells it.
@@ -71,7 +71,7 @@ fn broken(
 pub(super) async fn check(
     session: &mut Session,
     keys: Keys,
-    pinned: BTreeMap<String, String>,
+    pinned: BTreeMap<String, PinnedKey>,
     report: &mut AuditReport,
     progress: &mut Progress<'_>,
 ) -> Result<(), StoreFault> {
@@ -185,9 +185,6 @@ fn versions(case: &Case<'_>) -> Vec<Break> {
     breaks
 }
 
-/// What begins a round after the first, its document in the details.
-pub(super) const NEW_ROUND: [&str; 2] = ["execution.quorum_lost", "restore.asked_anew"];
-
 /// The stored terms make the stored document, and it is the audited one.
 fn terms(case: &Case<'_>) -> Vec<Break> {
     let payment = case.payment;
@@ -223,14 +220,17 @@ fn decided(case: &Case<'_>) -> Vec<Break> {
         let version = if counted { decision.payment_version.to_string() } else { String::new() };
         let actor = format!("signer:{}", decision.signer_id);
         let digest = sha256_hex(&decision.digest);
+        // When it was taken in says whether a deputy could speak then.
+        let at = Timestamp::from_micros(decision.decided_at).rfc3339();
         let own = |facts: &&&AuditFacts| {
             facts.event == event
+                && facts.ts == at
                 && facts.version == version
                 && facts.actor == actor
                 && facts.digest_of_details == digest
         };
         let Some(entry) = entries.iter().position(|facts| own(&facts)).map(|at| entries.remove(at)) else {
-            let expected = format!("an entry {event} by {actor} with version {version:?}");
+            let expected = format!("an entry {event} by {actor} at {at} with version {version:?}");
             let near = case.history.iter().find(|facts| facts.actor == actor);
             breaks.push(case.broken(BreakKind::DecisionUnaudited, near, expected, "no such entry"));
             continue;
@@ -263,10 +263,6 @@ fn misquoted(decision: &StoredDecision) -> Option<&'static str> {
 }
 
 /// The pinned key of that name.
-pub(super) fn pinned_key(case: &Case<'_>, name: &str) -> Option<PublicKey> {
-    case.known
-        .pinned
-        .get(name)
-        .filter(|key| from_b64url(key).is_some())
-        .and_then(|key| PublicKey::from_b64url(key).ok())
+pub(super) fn pinned_key<'a>(case: &Case<'a>, name: &str) -> Option<&'a PinnedKey> {
+    case.known.pinned.get(name)
 }

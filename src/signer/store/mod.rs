@@ -7,10 +7,14 @@
 mod decisions;
 mod keys;
 mod links;
+mod messages;
 mod notifications;
 mod outbox;
+mod passkeys;
 mod payments;
 mod presence;
+mod sessions;
+mod verdicts;
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,11 +22,15 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection as _, Sqlite, SqlitePool, Transaction};
 
-pub(in crate::signer) use decisions::KeptDecision;
+pub(in crate::signer) use decisions::{KeptDecision, Verdict, Word};
 pub(in crate::signer) use keys::KeyedRequest;
-pub(in crate::signer) use notifications::KeptNotification;
+pub(in crate::signer) use links::NewLink;
+pub(in crate::signer) use messages::{Attempt, Message, Trying};
 pub(in crate::signer) use outbox::Callback;
+pub(in crate::signer) use passkeys::{InvitationAnswer, KeptInvitation, KeptPasskey};
 pub(in crate::signer) use payments::KeptPayment;
+pub(in crate::signer) use sessions::SignInKey;
+pub(in crate::signer) use verdicts::DecidedElsewhere;
 
 /// The database could not do what was asked. Its text is for the log, never for an answer.
 #[derive(Debug, thiserror::Error)]

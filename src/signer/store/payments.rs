@@ -13,6 +13,8 @@ pub(in crate::signer) struct KeptPayment {
     pub(in crate::signer) id: String,
     /// The gateway's id for it.
     pub(in crate::signer) reference: String,
+    /// Whose payment it is: the document's word, which the database reads off it.
+    pub(in crate::signer) tenant: String,
     /// The signing round.
     pub(in crate::signer) round: i64,
     /// The canonical payment document.
@@ -23,6 +25,8 @@ pub(in crate::signer) struct KeptPayment {
     pub(in crate::signer) expires_at: i64,
     /// Where callbacks go.
     pub(in crate::signer) callback_url: String,
+    /// With how many of their keys each person approves.
+    pub(in crate::signer) confirmations: i64,
     /// `open` or `closed`.
     pub(in crate::signer) state: String,
     /// Why it was closed; empty while it is open.
@@ -41,10 +45,10 @@ impl KeptPayment {
     }
 }
 
-const BY_ID: &str = "SELECT id, reference, round, payload, payment_digest, expires_at, callback_url, state, \
-                     close_reason FROM payments WHERE id = ?1";
-const BY_REFERENCE: &str = "SELECT id, reference, round, payload, payment_digest, expires_at, callback_url, state, \
-                            close_reason FROM payments WHERE reference = ?1";
+const BY_ID: &str = "SELECT id, reference, tenant, round, payload, payment_digest, expires_at, callback_url, confirmations, \
+                     state, close_reason FROM payments WHERE id = ?1";
+const BY_REFERENCE: &str = "SELECT id, reference, tenant, round, payload, payment_digest, expires_at, callback_url, confirmations, \
+                            state, close_reason FROM payments WHERE reference = ?1";
 
 impl Session {
     /// The payment of that id.
@@ -60,8 +64,9 @@ impl Session {
     /// Adds a payment.
     pub(in crate::signer) async fn add_payment(&mut self, payment: &KeptPayment, now: Timestamp) -> Stored<()> {
         sqlx::query(
-            "INSERT INTO payments (id, reference, round, payload, payment_digest, expires_at, callback_url, state, \
-             close_reason, registered_at, changed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10)",
+            "INSERT INTO payments (id, reference, round, payload, payment_digest, expires_at, callback_url, \
+             confirmations, state, close_reason, registered_at, changed_at) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11)",
         )
         .bind(&payment.id)
         .bind(&payment.reference)
@@ -70,6 +75,7 @@ impl Session {
         .bind(&payment.payment_digest)
         .bind(payment.expires_at)
         .bind(&payment.callback_url)
+        .bind(payment.confirmations)
         .bind(&payment.state)
         .bind(&payment.close_reason)
         .bind(now.micros())
@@ -82,7 +88,7 @@ impl Session {
     pub(in crate::signer) async fn replace_round(&mut self, payment: &KeptPayment, now: Timestamp) -> Stored<()> {
         let changed = sqlx::query(
             "UPDATE payments SET round = ?2, payload = ?3, payment_digest = ?4, expires_at = ?5, callback_url = ?6, \
-             state = 'open', close_reason = '', changed_at = ?7 WHERE id = ?1 AND round < ?2",
+             confirmations = ?7, state = 'open', close_reason = '', told = '', changed_at = ?8 WHERE id = ?1 AND round < ?2",
         )
         .bind(&payment.id)
         .bind(payment.round)
@@ -90,11 +96,13 @@ impl Session {
         .bind(&payment.payment_digest)
         .bind(payment.expires_at)
         .bind(&payment.callback_url)
+        .bind(payment.confirmations)
         .bind(now.micros())
         .execute(self.db())
         .await?;
         one_row(&changed, "the payment's round")?;
         sqlx::query("DELETE FROM challenges WHERE payment_id = ?1").bind(&payment.id).execute(self.db()).await?;
+        sqlx::query("DELETE FROM decided_elsewhere WHERE payment_id = ?1").bind(&payment.id).execute(self.db()).await?;
         sqlx::query("DELETE FROM decisions WHERE payment_id = ?1").bind(&payment.id).execute(self.db()).await?;
         Ok(())
     }

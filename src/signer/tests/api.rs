@@ -33,7 +33,8 @@ async fn a_registration_is_found_by_its_reference() {
     assert_eq!(
         status,
         json!({
-            "id": id, "reference": REFERENCE, "round": 1, "state": "open", "decisions": [],
+            "id": id, "reference": REFERENCE, "round": 1, "state": "open", "decisions": [], "receipts": [],
+            "told": "",
             "signers": [{"signer_id": "ann", "online": true}, {"signer_id": "dan", "online": false}],
         })
     );
@@ -177,11 +178,13 @@ async fn whoever_is_online_is_notified() {
     let ask = |number: i64| json!({"round": 1, "notification": number, "signers": ["ann", "bob"]});
     bench.presence("bob", false).await;
     let answer = bench.post(&path, "notify-1", &ask(1)).await.json();
+    let at = |place: usize| answer["receipts"][place]["at"].clone();
     assert_eq!(
         answer,
         json!({"outcome": "notified", "notification": 1, "reason": "", "receipts": [
-            {"signer_id": "ann", "channel": "console", "outcome": "delivered"},
-            {"signer_id": "bob", "channel": "console", "outcome": "unreachable"},
+            {"signer_id": "ann", "notification": 1, "channel": "console", "outcome": "delivered", "reason": "", "at": at(0)},
+            {"signer_id": "bob", "notification": 1, "channel": "console", "outcome": "unreachable", "reason": "offline",
+             "at": at(1)},
         ]})
     );
     assert_eq!(bench.presence("ann", false).await.json(), json!({"signer_id": "ann", "online": false}));

@@ -159,3 +159,35 @@ async fn of_two_decisions_at_once_one_counts() {
     assert_eq!(statuses, [200, 409]);
     assert_eq!(bench.status(&id).await["decisions"].as_array().unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn a_second_confirmation_is_by_another_key() {
+    let bench = Bench::new().await;
+    let mut body = bench.registration(1, &["ann", "bob"]);
+    body["confirmations"] = json!(2);
+    let answer = bench.post("/api/v1/payments", "register-1", &body).await;
+    assert_eq!(answer.status, 201, "{}", answer.text);
+    let id = answer.json()["id"].as_str().unwrap().to_owned();
+    let link = bench.link(&id).await;
+    let (text, jws) = signed(&body, "ann", Choice::Approve);
+    let first = bench.decide(&link, &text, &jws).await.json();
+    assert_eq!(bench.decide(&link, &text, &jws).await.json(), first, "the same again is answered alike");
+    assert!(bench.get(&link).await.text.contains("One confirmation is missing"));
+    let (other, proof) = signed_by(&answering(&body, "ann", Choice::Approve, "once more"), "ann");
+    assert_eq!(bench.decide(&link, &other, &proof).await.fault(), (409, "key_used".to_owned()));
+    // What is not confirmed yet may still be refused, by any key of theirs.
+    let (no, proof) = signed_by(&answering(&body, "ann", Choice::Reject, "not after all"), "ann");
+    assert_eq!(bench.decide(&link, &no, &proof).await.json()["decision"], "reject");
+    assert_eq!(bench.decide(&link, &other, &proof).await.fault().0, 422);
+    let (other, proof) = signed_by(&answering(&body, "ann", Choice::Approve, "and yet"), "ann");
+    assert_eq!(bench.decide(&link, &other, &proof).await.fault(), (409, "already_decided".to_owned()));
+    let none = |confirmations: i64| {
+        let mut body = bench.registration(2, &["ann"]);
+        body["confirmations"] = json!(confirmations);
+        body
+    };
+    for (number, odd) in [0, -1, 9].into_iter().enumerate() {
+        let answer = bench.post("/api/v1/payments", &format!("odd-{number}"), &none(odd)).await;
+        assert_eq!(answer.fault(), (400, "invalid_request".to_owned()), "{odd}");
+    }
+}

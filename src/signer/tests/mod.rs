@@ -3,8 +3,14 @@
 mod api;
 mod callbacks;
 mod decisions;
+mod enrolment;
+mod guessing;
+mod hostile;
 mod pages;
+mod passkeys;
+mod reaching;
 mod rounds;
+mod verdicts;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,8 +23,8 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::{DirectoryEntry, SignerService, SignerSettings};
-use crate::ambient::{Clock as _, Entropy as _, ShiftedClock, SystemEntropy};
+use super::{DirectoryEntry, Reaching, SignerService, SignerSettings};
+use crate::ambient::{Clock as _, Entropy, ShiftedClock, SystemEntropy};
 use crate::domain::Choice;
 use crate::proof::{
     Challenge, DecisionDocument, PaymentDocument, SigningKey, b64url, key_id_of, payment_digest, sign_detached,
@@ -76,6 +82,7 @@ fn settings(database: &Path, presence_switch: bool) -> SignerSettings {
         name: format!("{id} of Finance"),
         key_pem: known.then(|| key(id).public().to_pem().unwrap()),
         online,
+        ..DirectoryEntry::default()
     };
     SignerSettings {
         database: database.to_owned(),
@@ -88,6 +95,7 @@ fn settings(database: &Path, presence_switch: bool) -> SignerSettings {
             entry("cleo", false, true),
             entry("dan", true, false),
         ],
+        reaching: Reaching::default(),
         link_ttl: Duration::from_mins(15),
         presence_switch,
     }
@@ -99,9 +107,12 @@ impl Bench {
     }
 
     async fn on(settings: SignerSettings) -> Self {
+        Self::by_chance(settings, Arc::new(SystemEntropy)).await
+    }
+
+    async fn by_chance(settings: SignerSettings, entropy: Arc<dyn Entropy>) -> Self {
         let clock = Arc::new(ShiftedClock::default());
-        let service =
-            SignerService::open(settings, Arc::clone(&clock) as Arc<_>, Arc::new(SystemEntropy)).await.unwrap();
+        let service = SignerService::open(settings, Arc::clone(&clock) as Arc<_>, entropy).await.unwrap();
         let callback_url = "http://127.0.0.1:9/callbacks/signer".to_owned();
         Self { router: service.router(), service, clock, callback_url }
     }

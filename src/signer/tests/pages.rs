@@ -37,14 +37,20 @@ async fn the_page_shows_exactly_what_is_signed() {
     assert!(page.text.contains(&escaped(payload)), "the canonical text, whole");
     let fields: std::collections::BTreeMap<String, String> = serde_json::from_str(payload).unwrap();
     for (name, value) in &fields {
-        assert!(page.text.contains(&format!("<dt>{name}</dt>")), "{name}");
+        assert!(page.text.contains(&format!("<dt lang=\"en\">{name}</dt>")), "{name}");
         assert!(page.text.contains(&escaped(value)), "{value}");
     }
     for signer in ["ann", "bob"] {
         let text = answering(&body, signer, Choice::Approve, "").canonical().unwrap();
         assert!(page.text.contains(&escaped(&text)) && page.text.contains(&decision_digest(&text)));
     }
-    assert!(!page.text.contains("<script") && page.text.contains("&lt;script&gt;alert("));
+    let ours = "<script src=\"/assets/page.js\" defer></script>";
+    assert!(page.text.contains(ours) && page.text.matches("<script").count() == 1, "no script but ours");
+    assert!(page.text.contains("&lt;script&gt;alert("));
+    for text in ["<strong>agent-7</strong>", ", for mia,", "United States dollar", "<dt>Decide until</dt>", "finance:1"]
+    {
+        assert!(page.text.contains(text), "{text}");
+    }
     assert!(!page.text.contains(" style=") && !page.text.contains("<style"));
 }
 
@@ -89,12 +95,21 @@ async fn every_page_forbids_what_it_does_not_need() {
     let bench = Bench::new().await;
     let (id, _) = bench.registered(&["ann"]).await;
     let link = bench.link(&id).await;
-    for (path, status) in [(link.as_str(), 200), ("/sign/unknown", 404), ("/assets/page.css", 200), ("/healthz", 200)] {
+    for (path, status) in [
+        (link.as_str(), 200),
+        (format!("{link}/qr.svg").as_str(), 200),
+        ("/sign/unknown", 404),
+        ("/enrol/unknown", 404),
+        ("/assets/page.css", 200),
+        ("/assets/page.js", 200),
+        ("/healthz", 200),
+    ] {
         let answer = bench.send(Request::get(path).body(Body::empty()).unwrap()).await;
         assert_eq!(answer.status, status);
         assert_eq!(
             answer.header("content-security-policy"),
-            "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+             form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
         );
         assert_eq!(answer.header("x-frame-options"), "DENY");
         assert_eq!(answer.header("referrer-policy"), "no-referrer");
@@ -181,4 +196,64 @@ async fn a_decision_in_an_unknown_form_is_refused() {
     let link = bench.link(&id).await;
     let request = Request::post(format!("{link}/decisions")).header("content-type", "text/plain");
     assert_eq!(bench.send(request.body("x".into()).unwrap()).await.status, 415);
+}
+
+/// A browser, or a program, that asks for an address.
+async fn asks(bench: &Bench, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    bench.send(request.body(Body::empty()).unwrap()).await
+}
+
+#[tokio::test]
+async fn who_goes_astray_with_a_browser_is_told_so_by_a_page_and_a_program_by_json() {
+    const BROWSER: (&str, &str) = ("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
+    let bench = Bench::new().await;
+    let (id, _) = bench.registered(&["ann"]).await;
+    let link = bench.link(&id).await;
+    let to_payment = format!("href=\"{link}\"");
+    let cases: [(&str, String, u16, &str, &str); 12] = [
+        ("GET", format!("{link}/decisions"), 405, "There is no page here", &to_payment),
+        ("GET", format!("{link}/viewed"), 405, "There is no page here", &to_payment),
+        ("GET", format!("{link}/x"), 404, "There is no page here", &to_payment),
+        ("GET", "/sign".to_owned(), 404, "There is no page here", "countersign sign ORDER_ID"),
+        (
+            "GET",
+            "/sign/<b>/x".replace('<', "%3C").replace('>', "%3E"),
+            404,
+            "There is no page here",
+            "countersign sign",
+        ),
+        ("GET", "/sign/unknown/qr.svg".to_owned(), 404, "No such link", "countersign sign ORDER_ID"),
+        ("GET", "/sign/%FF".to_owned(), 400, "Not recorded", "the address is not UTF-8"),
+        ("GET", "/enrol/token/x".to_owned(), 404, "There is no page here", "href=\"/enrol/token\""),
+        ("GET", "/enrol".to_owned(), 404, "There is no page here", "not_found"),
+        ("GET", "/inbox/x".to_owned(), 404, "There is no page here", "href=\"/inbox\""),
+        ("GET", "/inbox/sign-in".to_owned(), 405, "There is no page here", "href=\"/inbox\""),
+        ("DELETE", "/inbox".to_owned(), 405, "There is no page here", "href=\"/inbox\""),
+    ];
+    for (method, path, status, title, onward) in cases {
+        let page = asks(&bench, method, &path, &[BROWSER]).await;
+        assert_eq!((page.status, page.header("content-type")), (status, "text/html; charset=utf-8"), "{path}");
+        assert!(page.text.contains(&format!("<h1 tabindex=\"-1\">{title}</h1>")), "{path}: {}", page.text);
+        assert!(page.text.contains(onward) && !page.text.contains("%3C"), "{path}: {}", page.text);
+        assert!(page.header("content-security-policy").contains("default-src 'none'"), "{path}");
+        let chinese = asks(&bench, method, &path, &[BROWSER, ("accept-language", "zh")]).await;
+        assert!(!chinese.text.contains(title), "{path}");
+        let program = asks(&bench, method, &path, &[("accept", "application/json")]).await;
+        assert_eq!((program.status, program.header("allow")), (status, page.header("allow")), "{path}");
+        assert!(program.json()["error_code"].is_string(), "{path}");
+    }
+    assert!(asks(&bench, "GET", &format!("{link}/decisions"), &[BROWSER]).await.header("allow").contains("POST"));
+    let sent = asks(&bench, "POST", "/inbox/sign-out", &[BROWSER, ("origin", "https://evil.example")]).await;
+    assert!(
+        sent.status == 403 && sent.text.contains("Sent from another site"),
+        "a form's answer is looked at: {}",
+        sent.text
+    );
+    for path in ["/", "/api/v1/payments", "/assets/x", "/signs"] {
+        assert!(asks(&bench, "GET", path, &[BROWSER]).await.json()["error_code"].is_string(), "{path} is no page's");
+    }
 }

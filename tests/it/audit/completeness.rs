@@ -98,9 +98,10 @@ async fn a_key_revoked_after_the_execution_voids_nothing() {
         let unapproved = report.breaks.iter().find(|found| found.kind == BreakKind::ExecutionUnapproved);
         assert!(unapproved.is_some_and(|found| found.found.contains("finance-1")), "{:#?}", report.breaks);
         // Nor does the one person count twice.
-        let twice = "INSERT INTO decisions SELECT 'dec_x', payment_id, round, 'finance-2', key_id, choice, reason, document, digest, jws, \
-             via, decided_at, payment_version + 1 FROM decisions";
-        let columns = "decision_id, payment_id, round, signer_id, key_id, choice, reason, document, digest, jws, via, decided_at, payment_version";
+        let twice = "INSERT INTO decisions SELECT 'dec_x', payment_id, round, 'finance-2', 1, key_id, choice, reason, document, digest, \
+             proof_type, proof, via, decided_at, payment_version + 1 FROM decisions";
+        let columns = "decision_id, payment_id, round, signer_id, confirmation, key_id, choice, reason, document, digest, \
+             proof_type, proof, via, decided_at, payment_version";
         let twice = twice.replacen("decisions SELECT", &format!("decisions ({columns}) SELECT"), 1);
         app.db.raw().await.execute(&twice).await.unwrap();
         let report = verified(app, None).await;

@@ -90,8 +90,8 @@ async fn a_tenant_without_a_chain_is_looked_at_too() {
             "CREATE TABLE forged AS SELECT * FROM payments; \
              UPDATE forged SET payment_id = '{forged}', tenant = 'nobody', status = 'SIGNED'; \
              INSERT INTO payments SELECT * FROM forged; DROP TABLE forged; \
-             INSERT INTO signer_keys SELECT 'keys-only', signer_id, key_id, public_key, enrolled_by, enrolled_at, revoked_at \
-             FROM signer_keys WHERE signer_id = 'finance-1'"
+             INSERT INTO signer_keys SELECT 'keys-only', signer_id, key_id, alg, public_key, credential_id, rp_id, origins, \
+             label, counter, entry, entry_signature, enrolled_by, enrolled_at, revoked_at FROM signer_keys WHERE signer_id = 'finance-1'"
         );
         app.db.raw().await.execute(&sql).await.unwrap();
         assert_eq!(audited_tenants(app.db.store(), None).await.unwrap(), ["default", "keys-only", "nobody"]);

@@ -116,7 +116,7 @@ pub(super) fn with_the_chain(story: &Story) -> Vec<Way> {
 }
 
 /// Every table that speaks of a payment, but the audit.
-pub(super) const OF_A_PAYMENT: [&str; 11] = [
+pub(super) const OF_A_PAYMENT: [&str; 12] = [
     "payments",
     "decisions",
     "challenges",
@@ -128,6 +128,7 @@ pub(super) const OF_A_PAYMENT: [&str; 11] = [
     "archived_decisions",
     "archived_challenges",
     "archived_effects",
+    "receipts",
 ];
 
 /// A payment deleted with all that speaks of it.
@@ -245,16 +246,16 @@ pub(super) fn with_approvals(story: &Story) -> Vec<Way> {
         way(
             "a decision nobody gave",
             format!(
-                "INSERT INTO decisions (decision_id, payment_id, round, signer_id, key_id, choice, reason, document, digest, \
-                 jws, via, decided_at, payment_version) SELECT 'dec_x', payment_id, round, 'finance-3', key_id, choice, \
-                 reason, document, digest, jws, via, decided_at, payment_version FROM decisions WHERE {theirs}"
+                "INSERT INTO decisions (decision_id, payment_id, round, signer_id, confirmation, key_id, choice, reason, document, \
+                 digest, proof_type, proof, via, decided_at, payment_version) SELECT 'dec_x', payment_id, round, 'finance-3', 1, \
+                 key_id, choice, reason, document, digest, proof_type, proof, via, decided_at, payment_version FROM decisions WHERE {theirs}"
             ),
             [(K::DecisionUnaudited, 0, paid), (K::DecisionInvalid, approved, paid)],
         ),
         way(
             "someone else's signature",
             format!(
-                "UPDATE decisions SET jws = (SELECT d.jws FROM decisions d WHERE d.signer_id = 'finance-2') WHERE {theirs}"
+                "UPDATE decisions SET proof = (SELECT d.proof FROM decisions d WHERE d.signer_id = 'finance-2') WHERE {theirs}"
             ),
             void,
         ),
@@ -262,9 +263,14 @@ pub(super) fn with_approvals(story: &Story) -> Vec<Way> {
             "a signature over another payment",
             format!(
                 "UPDATE decisions SET document = (SELECT d.document FROM decisions d WHERE d.payment_id = '{rejected}'), \
-                 jws = (SELECT d.jws FROM decisions d WHERE d.payment_id = '{rejected}') WHERE {theirs}"
+                 proof = (SELECT d.proof FROM decisions d WHERE d.payment_id = '{rejected}') WHERE {theirs}"
             ),
             void,
+        ),
+        way(
+            "a decision of another time",
+            format!("UPDATE decisions SET decided_at = decided_at - 60000000 WHERE {theirs}"),
+            [(K::DecisionUnaudited, approved, paid), (K::DecisionMissing, approved, paid)],
         ),
         way(
             "other words of an approval",

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use countersign::domain::SignerId;
 use countersign::journal::Posting;
 use countersign::journal::ports::{
     Answer, Cause, Dedup, Delivery, Lookup, Notified, Outcome, RailCaps, RailPort, RailReceipt, Recorded, Registered,
-    Registration, SignLink, SignerPort, SignerStatus, Transfer, Trouble, WebhookPort,
+    Registration, SignLink, SignerPort, SignerStatus, Transfer, Trouble, Verdicts, WebhookPort,
 };
 use futures::future::BoxFuture;
 
@@ -24,7 +25,9 @@ impl RailPort for InstantRail {
 
     fn execute<'a>(&'a self, _: &'a Recorded) -> BoxFuture<'a, Outcome<RailReceipt>> {
         let number = self.0.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async move { Outcome::Done(RailReceipt { transfer_id: format!("tr-{number}") }) })
+        Box::pin(
+            async move { Outcome::Done(RailReceipt { transfer_id: format!("tr-{number}"), document: String::new() }) },
+        )
     }
 
     fn lookup<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Lookup> {
@@ -55,6 +58,9 @@ impl SignerPort for NoSigner {
     fn prepare_notify(&self, _: i64, _: i64, _: &[String]) -> String {
         "{}".to_owned()
     }
+    fn asked_in(&self, _: &str) -> Vec<SignerId> {
+        Vec::new()
+    }
     fn prepare_close(&self, _: i64, _: &str) -> String {
         "{}".to_owned()
     }
@@ -71,6 +77,12 @@ impl SignerPort for NoSigner {
         away()
     }
     fn status<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Answer<SignerStatus>> {
+        away()
+    }
+    fn prepare_verdicts(&self, _: &Verdicts) -> String {
+        "{}".to_owned()
+    }
+    fn tell_verdicts<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Answer<()>> {
         away()
     }
     fn sign_link<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Answer<SignLink>> {

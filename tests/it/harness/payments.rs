@@ -1,10 +1,11 @@
 //! Payments in every state they can be in, built by hand: no transition is trusted to make them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use countersign::domain::{
-    Account, Answer, Applied, ApprovalPolicy, Attention, Backoff, Closing, Code, Currency, Effect, Event, Level, Memo,
-    Moment, Money, PartyName, Payment, PaymentId, Phase, Status, Terms, Timestamp, Timing, apply,
+    Account, Answer, Applied, ApprovalPolicy, Attention, Backoff, Closing, Code, Currency, Effect, Event, Group, Level,
+    Memo, Moment, Money, PartyName, Payment, PaymentId, Phase, Reminders, Status, Terms, Timestamp, Timing, apply,
 };
 
 pub(crate) const SECOND: i64 = 1_000_000;
@@ -31,6 +32,7 @@ pub(crate) const TIMING: Timing = Timing {
         slow: Duration::from_mins(2),
         attempts: NOTIFY_ATTEMPTS,
     },
+    reminders: Reminders::NONE,
     check_every: Duration::from_secs(15),
     query: Backoff {
         base: Duration::from_secs(2),
@@ -56,7 +58,12 @@ pub(crate) fn usd() -> Currency {
 
 /// One level: `required` of `signers`.
 pub(crate) fn level(required: u32, group: &str, signers: &[&str]) -> Level {
-    Level {
+    Level { groups: vec![group_of(required, group, signers)] }
+}
+
+/// One group of a level.
+pub(crate) fn group_of(required: u32, group: &str, signers: &[&str]) -> Group {
+    Group {
         group: group.to_owned(),
         required: required.to_string(),
         signers: signers.iter().map(ToString::to_string).collect(),
@@ -72,6 +79,10 @@ pub(crate) fn quorum_of(required: u32, signers: &[&str]) -> ApprovalPolicy {
         levels: vec![level(required, "finance", signers)],
         any_reject: Answer::Yes,
         principal_may_sign: Answer::No,
+        confirmations: String::new(),
+        persons: BTreeMap::new(),
+        deputies: Vec::new(),
+        beneficiary: String::new(),
     }
 }
 

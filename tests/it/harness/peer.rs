@@ -1,6 +1,6 @@
 //! A real HTTP peer on a loopback port that can be taken down, or told to misbehave on the wire.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,12 +11,13 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
-use countersign::ambient::{Entropy as _, SystemEntropy};
 use countersign::http::serve::{Serving, serve};
 use futures::StreamExt as _;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+use super::ports::port;
 
 /// How a peer answers.
 #[derive(Debug, Clone, Copy)]
@@ -64,16 +65,11 @@ pub(crate) struct Peer {
 impl Peer {
     /// A peer on this port whose pages come later, by [`Peer::serve`].
     ///
-    /// The port is none of those that outgoing connections get, and nobody here gets it again: who was down for a
-    /// while finds it free.
+    /// The port is nobody's but this peer's: who was down for a while finds it free.
     pub(crate) async fn bind() -> (TcpListener, SocketAddr) {
-        static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
         loop {
-            let port = 10_000 + u16::try_from(SystemEntropy.u64() % 22_000).unwrap();
-            if !GIVEN.lock().unwrap().insert(port) {
-                continue;
-            }
-            if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)).await {
+            // Some program that is no test may listen there.
+            if let Ok(listener) = TcpListener::bind(("127.0.0.1", port())).await {
                 let address = listener.local_addr().unwrap();
                 return (listener, address);
             }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use countersign::domain::SignerId;
 use countersign::journal::ports::{
     Answer, Cause, Lookup, Notified, Outcome, RailCaps, RailPort, RailReceipt, Recorded, Registered, Registration,
-    SignLink, SignerPort, SignerStatus, Transfer, Trouble,
+    SignLink, SignerPort, SignerStatus, Transfer, Trouble, Verdicts,
 };
 use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
@@ -125,6 +126,9 @@ impl SignerPort for PanickingSigner {
     fn prepare_notify(&self, round: i64, number: i64, signers: &[String]) -> String {
         self.0.prepare_notify(round, number, signers)
     }
+    fn asked_in(&self, body: &str) -> Vec<SignerId> {
+        self.0.asked_in(body)
+    }
     fn prepare_close(&self, round: i64, reason: &str) -> String {
         self.0.prepare_close(round, reason)
     }
@@ -142,6 +146,78 @@ impl SignerPort for PanickingSigner {
     }
     fn status<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Answer<SignerStatus>> {
         panic!("the scripted signer service was told to panic: SECRET-IN-A-PANIC")
+    }
+    fn prepare_verdicts(&self, verdicts: &Verdicts) -> String {
+        self.0.prepare_verdicts(verdicts)
+    }
+    fn tell_verdicts<'a>(&'a self, id: &'a str, body: &'a str) -> BoxFuture<'a, Answer<()>> {
+        self.0.tell_verdicts(id, body)
+    }
+    fn sign_link<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Answer<SignLink>> {
+        self.0.sign_link(id)
+    }
+    fn health(&self) -> BoxFuture<'_, Answer<()>> {
+        self.0.health()
+    }
+}
+
+/// The real signer service, as a test says of what it is told of decisions.
+#[derive(Debug)]
+pub(crate) struct Telling {
+    /// Whether its status asks for that.
+    pub(crate) asks: bool,
+    /// How many tellings are lost yet.
+    pub(crate) losing: AtomicUsize,
+    /// How often it was told, lost ones included.
+    pub(crate) told: AtomicUsize,
+}
+
+/// It, behind its script.
+#[derive(Debug)]
+pub(crate) struct ToldSigner(pub(crate) Arc<dyn SignerPort>, pub(crate) Arc<Telling>);
+
+impl SignerPort for ToldSigner {
+    fn prepare_register(&self, registration: &Registration) -> String {
+        self.0.prepare_register(registration)
+    }
+    fn prepare_notify(&self, round: i64, number: i64, signers: &[String]) -> String {
+        self.0.prepare_notify(round, number, signers)
+    }
+    fn asked_in(&self, body: &str) -> Vec<SignerId> {
+        self.0.asked_in(body)
+    }
+    fn prepare_close(&self, round: i64, reason: &str) -> String {
+        self.0.prepare_close(round, reason)
+    }
+    fn register<'a>(&'a self, recorded: &'a Recorded) -> BoxFuture<'a, Outcome<Registered>> {
+        self.0.register(recorded)
+    }
+    fn notify<'a>(&'a self, recorded: &'a Recorded) -> BoxFuture<'a, Outcome<Notified>> {
+        self.0.notify(recorded)
+    }
+    fn close<'a>(&'a self, recorded: &'a Recorded) -> BoxFuture<'a, Outcome<()>> {
+        self.0.close(recorded)
+    }
+    fn find<'a>(&'a self, reference: &'a str) -> BoxFuture<'a, Answer<Option<Registered>>> {
+        self.0.find(reference)
+    }
+    fn status<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Answer<SignerStatus>> {
+        Box::pin(async move {
+            let status = self.0.status(id).await?;
+            assert!(status.told.is_some(), "the reference service asks");
+            Ok(if self.1.asks { status } else { SignerStatus { told: None, ..status } })
+        })
+    }
+    fn prepare_verdicts(&self, verdicts: &Verdicts) -> String {
+        self.0.prepare_verdicts(verdicts)
+    }
+    fn tell_verdicts<'a>(&'a self, id: &'a str, body: &'a str) -> BoxFuture<'a, Answer<()>> {
+        self.1.told.fetch_add(1, Ordering::SeqCst);
+        let less = |left: usize| left.checked_sub(1);
+        if self.1.losing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
+            return Box::pin(async { Err(Trouble::of(Cause::Timeout)) });
+        }
+        self.0.tell_verdicts(id, body)
     }
     fn sign_link<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Answer<SignLink>> {
         self.0.sign_link(id)

@@ -1,5 +1,6 @@
 //! What a test wants otherwise than usual, and the gateway built by it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use countersign::adapters::{RailClient, SignerClient};
@@ -12,6 +13,7 @@ use countersign::http::router::router;
 use countersign::http::serve::{Serving, serve};
 use countersign::journal::ports::{PresencePort, RailPort, SignerPort};
 use countersign::journal::{Journal, Setup};
+use countersign::signer::{DirectoryEntry, Reaching};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +21,8 @@ use tokio_util::sync::CancellationToken;
 use super::app::POLICY;
 
 type Settings = Arc<dyn Fn(&mut Config) + Send + Sync>;
+/// Changes how a person is listed at the signer service.
+type People = Arc<dyn Fn(&mut DirectoryEntry) + Send + Sync>;
 type SignerWrap = Arc<dyn Fn(Arc<dyn SignerPort>) -> Arc<dyn SignerPort> + Send + Sync>;
 
 /// What a test wants otherwise than usual.
@@ -29,6 +33,9 @@ pub(crate) struct Wishes {
     pub(super) signer: Option<SignerWrap>,
     pub(super) keyless: bool,
     pub(super) spans: Option<(u64, u64)>,
+    pub(super) reaching: Reaching,
+    pub(super) people: Option<People>,
+    pub(super) browsed: bool,
 }
 
 impl Wishes {
@@ -36,6 +43,18 @@ impl Wishes {
     pub(crate) fn without_keys_at_the_service(mut self) -> Self {
         self.keyless = true;
         self
+    }
+
+    /// A browser opens the pages, which has passkeys at a host's name only; people have names there.
+    pub(crate) fn browsed(mut self) -> Self {
+        self.browsed = true;
+        self.patient()
+    }
+
+    /// Where people find the pages of the signer service that listens there.
+    pub(super) fn pages(&self, at: SocketAddr) -> String {
+        let host = if self.browsed { "localhost".to_owned() } else { at.ip().to_string() };
+        format!("http://{host}:{}", at.port())
     }
 
     /// Nothing of this test hangs: a busy machine's slow answers are waited for.
@@ -47,6 +66,17 @@ impl Wishes {
     /// Answers come late in this test, and it does not wait for them.
     pub(crate) fn hasty(mut self) -> Self {
         self.spans = Some((400, 900));
+        self
+    }
+
+    /// Other channels, and people who are reached by them.
+    pub(crate) fn reached(
+        mut self,
+        reaching: Reaching,
+        people: impl Fn(&mut DirectoryEntry) + Send + Sync + 'static,
+    ) -> Self {
+        self.reaching = reaching;
+        self.people = Some(Arc::new(people));
         self
     }
 

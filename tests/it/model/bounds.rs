@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use countersign::domain::{ApprovalPolicy, Backoff, Payment, Status, Timing};
+use countersign::domain::{ApprovalPolicy, Backoff, Payment, Reminders, Status, Timing};
 
 use super::world::{Left, Place, Rail, Row, Says, Spans, Tick, World, at};
 use crate::harness::payments::{quorum_of, terms};
@@ -269,6 +269,7 @@ impl Desk {
             |attempts| Backoff { base: ticks(1), cap: ticks(1), fast_attempts: u32::MAX, slow: ticks(1), attempts };
         let mut timing = Timing {
             notify: every_tick(2),
+            reminders: Reminders::NONE,
             check_every: ticks(1_000),
             query: every_tick(u32::MAX),
             lease: ticks(bounds.lease),

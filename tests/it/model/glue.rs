@@ -297,8 +297,12 @@ impl Desk {
                 Some(Weak::SilenceIsNotSent) => Event::RailNotSent { group, retry_after: None },
                 _ => Event::RailUnknown { group, mismatch: false },
             },
-            Word::Reached => Event::Notified { number: payment.notice.settled + 1, reach: Reach::Reached },
-            Word::Unreachable => Event::Notified { number: payment.notice.settled + 1, reach: Reach::Unreachable },
+            Word::Reached => {
+                Event::Notified { number: payment.notice.settled + 1, since: at(0), reach: Reach::Reached }
+            }
+            Word::Unreachable => {
+                Event::Notified { number: payment.notice.settled + 1, since: at(0), reach: Reach::Unreachable }
+            }
         }
     }
 
@@ -368,7 +372,7 @@ impl Desk {
     fn rule_in_force(&self, world: &World) -> countersign::domain::ApprovalPolicy {
         let mut rule = self.policy.clone();
         if world.tightened {
-            rule.levels[0].required = (rule.required() + 1).to_string();
+            rule.levels[0].groups[0].required = (rule.required() + 1).to_string();
         }
         rule
     }
@@ -448,7 +452,8 @@ impl Desk {
         let alias = self.weak == Some(Weak::RequesterUnderAnotherName) && signer == 3;
         let cast = cast(&terms.policy, terms, &votes, vote(if alias { 2 } else { signer }, choice));
         let (round, reason) = (payment.round, "no".to_owned());
-        let event = Event::Decided { round, standing: cast.standing, advanced: cast.advanced, reason };
+        let countersign::domain::Cast { standing, advanced, .. } = cast;
+        let event = Event::Decided { round, standing, advanced, reason, counter_back: false };
         let before = world.row.0.version;
         match cast.turn {
             Turn::Later => return Err(Stop::Refused),
@@ -483,7 +488,7 @@ impl Desk {
 }
 
 fn vote(signer: usize, choice: Says) -> Vote {
-    Vote { signer: PEOPLE[signer].parse().unwrap(), choice: choice.into() }
+    Vote { signer: PEOPLE[signer].parse().unwrap(), choice: choice.into(), key: "k1".to_owned(), at: at(0) }
 }
 
 /// The rail's id of a transfer.

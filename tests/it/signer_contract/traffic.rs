@@ -328,7 +328,7 @@ async fn what_goes_over_the_wire_is_what_the_file_says() {
         }
         let by_adapter: BTreeSet<String> =
             of_the_adapter.iter().map(|exchange| contract.judge(exchange).unwrap().0).collect();
-        let expected = ["cancel", "find", "health", "notify", "register", "signLink", "status"];
+        let expected = ["cancel", "find", "health", "notify", "register", "signLink", "status", "tellVerdicts"];
         assert_eq!(by_adapter.into_iter().collect::<Vec<_>>(), expected, "the adapter uses all of it");
 
         // The callback, which goes the other way.

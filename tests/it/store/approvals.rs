@@ -14,7 +14,10 @@ fn decision(id: &str, signer: &str) -> StoredDecision {
         reason: "ça va, \"ok\"".to_owned(),
         document: "{\"d\":\"1\"}".to_owned(),
         digest: "D".repeat(43),
-        jws: "a..b".to_owned(),
+        proof_type: "jws".to_owned(),
+        proof: "a..b".to_owned(),
+        confirmation: 1,
+        decided_at: 1_000_003,
         payment_version: 2,
     }
 }
@@ -23,8 +26,11 @@ fn key(signer: &str, name: &str, public: char) -> PinnedKey {
     PinnedKey {
         signer_id: signer.to_owned(),
         key_id: name.to_owned(),
+        alg: "Ed25519".to_owned(),
         public_key: public.to_string().repeat(43),
-        revoked_at: None,
+        enrolled_by: "op".to_owned(),
+        enrolled_at: 1,
+        ..PinnedKey::default()
     }
 }
 
@@ -103,12 +109,12 @@ async fn a_key_is_one_persons_and_keeps_its_name() {
     for engine in engines() {
         let db = TestDatabase::new(engine).await;
         let mut tx = db.store().begin().await.unwrap();
-        assert!(tx.pin_key("acme", &key("alice", "k1", 'A'), "op").await.unwrap(), "{engine}");
-        assert!(!tx.pin_key("acme", &key("alice", "k1", 'B'), "op").await.unwrap(), "{engine}: the name is taken");
-        assert!(!tx.pin_key("acme", &key("bob", "k1", 'A'), "op").await.unwrap(), "{engine}: the key is alice's");
-        assert!(!tx.pin_key("acme", &key("alice", "k2", 'A'), "op").await.unwrap(), "{engine}: pinned already");
-        assert!(tx.pin_key("acme", &key("alice", "k2", 'C'), "op").await.unwrap(), "{engine}");
-        assert!(tx.pin_key("other", &key("bob", "k1", 'A'), "op").await.unwrap(), "{engine}: another tenant");
+        assert!(tx.pin_key("acme", &key("alice", "k1", 'A')).await.unwrap(), "{engine}");
+        assert!(!tx.pin_key("acme", &key("alice", "k1", 'B')).await.unwrap(), "{engine}: the name is taken");
+        assert!(!tx.pin_key("acme", &key("bob", "k1", 'A')).await.unwrap(), "{engine}: the key is alice's");
+        assert!(!tx.pin_key("acme", &key("alice", "k2", 'A')).await.unwrap(), "{engine}: pinned already");
+        assert!(tx.pin_key("acme", &key("alice", "k2", 'C')).await.unwrap(), "{engine}");
+        assert!(tx.pin_key("other", &key("bob", "k1", 'A')).await.unwrap(), "{engine}: another tenant");
         tx.commit().await.unwrap();
         let keys = db.store().read().await.unwrap().pinned_keys("acme", "alice").await.unwrap();
         assert_eq!(keys, [key("alice", "k1", 'A'), key("alice", "k2", 'C')], "{engine}");
@@ -121,14 +127,14 @@ async fn a_revoked_key_stays_revoked_and_pinned() {
     for engine in engines() {
         let db = TestDatabase::new(engine).await;
         let mut tx = db.store().begin().await.unwrap();
-        assert!(tx.pin_key("acme", &key("alice", "k1", 'A'), "op").await.unwrap(), "{engine}");
+        assert!(tx.pin_key("acme", &key("alice", "k1", 'A')).await.unwrap(), "{engine}");
         assert!(!tx.revoke_key("other", "alice", "k1", at(1)).await.unwrap(), "{engine}: another tenant's");
         assert!(!tx.revoke_key("acme", "bob", "k1", at(1)).await.unwrap(), "{engine}: another person's");
         assert!(!tx.revoke_key("acme", "alice", "k2", at(1)).await.unwrap(), "{engine}: another key");
         assert!(tx.revoke_key("acme", "alice", "k1", at(1)).await.unwrap(), "{engine}");
         assert!(!tx.revoke_key("acme", "alice", "k1", at(2)).await.unwrap(), "{engine}: revoked once");
-        assert!(!tx.pin_key("acme", &key("alice", "k1", 'A'), "op").await.unwrap(), "{engine}: not revived");
-        assert!(!tx.pin_key("acme", &key("bob", "k1", 'A'), "op").await.unwrap(), "{engine}: not handed on");
+        assert!(!tx.pin_key("acme", &key("alice", "k1", 'A')).await.unwrap(), "{engine}: not revived");
+        assert!(!tx.pin_key("acme", &key("bob", "k1", 'A')).await.unwrap(), "{engine}: not handed on");
         tx.commit().await.unwrap();
         let keys = db.store().read().await.unwrap().pinned_keys("acme", "alice").await.unwrap();
         let revoked = PinnedKey { revoked_at: Some(at(1).micros()), ..key("alice", "k1", 'A') };

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use countersign::domain::{
-    Account, Answer, ApprovalPolicy, Attention, Closing, Execution, LeaseToken, Memo, Money, Notice, PartyName,
-    Payment, PaymentId, Phase, Status, Terms, Timestamp,
+    Account, ApprovalPolicy, Attention, Closing, Execution, LeaseToken, Memo, Money, Notice, PartyName, Payment,
+    PaymentId, Phase, Status, Terms, Timestamp,
 };
 use countersign::store::{Guard, Store};
 
 use crate::harness::database::TestDatabase;
-use crate::harness::payments::level;
+use crate::harness::payments::{level, quorum_of};
 
 /// An instant in 2027; sample payments are created then, and expire after every test's now.
 pub(crate) const CREATED: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
@@ -55,10 +55,8 @@ pub(crate) fn of(tenant: &str, agent: &str, order: &str) -> Payment {
         policy: ApprovalPolicy {
             id: "p".to_owned(),
             version: "1".to_owned(),
-            rule: "default".to_owned(),
             levels: vec![level(1, "treasury", &["alice", "bob"])],
-            any_reject: Answer::Yes,
-            principal_may_sign: Answer::No,
+            ..quorum_of(1, &["alice"])
         },
         fingerprint: "0".repeat(64),
         traceparent: String::new(),

@@ -26,7 +26,7 @@ async fn a_restore_is_lifted_by_the_update_that_finds_nothing_left_to_compare() 
 }
 
 /// A row, and one that is the same in what must be unique and in nothing else.
-const DOUBLES: [(&str, &str, &str); 31] = [
+const DOUBLES: [(&str, &str, &str); 36] = [
     ("payments", "", "UPDATE payments SET payment_id = 'pay_same'"),
     ("payments", "", "UPDATE payments SET order_id = 'same'"),
     ("archived_payments", "", "UPDATE archived_payments SET payment_id = 'pay_same'"),
@@ -44,8 +44,21 @@ const DOUBLES: [(&str, &str, &str); 31] = [
     ("decisions", DECISION[0], DECISION[2]),
     ("archived_decisions", DECISION[0], DECISION[1]),
     ("archived_decisions", DECISION[0], DECISION[2]),
-    ("signer_keys", "'t','s','k','<a>','op',1,NULL", "'t','s','k','<b>','op',1,NULL"),
-    ("signer_keys", "'t','s','k','<a>','op',1,NULL", "'t','z','l','<a>','op',1,NULL"),
+    (
+        "signer_keys",
+        "'t','s','k','Ed25519','<a>','','','','',0,'','','op',1,NULL",
+        "'t','s','k','Ed25519','<b>','','','','',0,'','','op',1,NULL",
+    ),
+    (
+        "signer_keys",
+        "'t','s','k','Ed25519','<a>','','','','',0,'','','op',1,NULL",
+        "'t','z','l','Ed25519','<a>','','','','',0,'','','op',1,NULL",
+    ),
+    ("signer_keys", PASSKEY[0], PASSKEY[1]),
+    ("invitations", "'i','t','s','d','op',1,2,NULL", "'i','t','z','e','op',3,4,5"),
+    ("key_counters", "'t','s','k',7,'<a>'", "'t','s','k',7,'<b>'"),
+    ("receipts", "'k','p','d',1", "'k','q','e',2"),
+    ("checkpoints", "'t',1,'n'", "'t',1,'m'"),
     ("callbacks", "'signer','e','p',1", "'signer','e','q',2"),
     ("attestations", "'p','release_hold','h','ana','r','e',1", "'p','release_hold','h','ana','q','f',2"),
     ("audit_heads", "'t',1,'<a>'", "'t',2,'<b>'"),
@@ -68,10 +81,14 @@ const EFFECT: [&str; 3] = [
     "'e','l','t','q','rail.execute','','','','intended',1,'','',1,1,NULL",
     "'f','k','t','q','rail.execute','','','','intended',1,'','',1,1,NULL",
 ];
+const PASSKEY: [&str; 2] = [
+    "'t','s','k','ES256','<a>','cred','host','http://host','phone',0,'','','op',1,NULL",
+    "'t','z','l','ES256','<b>','cred','host','http://host','phone',0,'','','op',1,NULL",
+];
 const DECISION: [&str; 3] = [
-    "'d','p',1,'s','k','approve','','doc','<a>','jws','mcp',1,2",
-    "'d','q',1,'s','k','approve','','doc','<a>','jws','mcp',1,2",
-    "'e','p',1,'s','l','reject','no','cod','<b>','swj','mcp',3,0",
+    "'d','p',1,'s',1,'k','approve','','doc','<a>','jws','a..b','mcp',1,2",
+    "'d','q',1,'s',1,'k','approve','','doc','<a>','jws','a..b','mcp',1,2",
+    "'e','p',1,'s',1,'l','reject','no','cod','<b>','jws','b..a','mcp',3,0",
 ];
 
 /// How many unique indexes each table has, the primary key's included.

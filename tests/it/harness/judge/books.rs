@@ -161,7 +161,9 @@ impl Books {
             "choice",
             "document",
             "digest",
-            "jws",
+            "proof_type",
+            "proof",
+            "confirmation",
             "via",
             "payment_version",
             "decided_at",
@@ -169,7 +171,8 @@ impl Books {
         let effect = ["outbound_key", "payment_id", "kind", "state", "body", "body_sha256", "attempts", "created_at"];
         let event = ["event_id", "target", "payment_id", "version", "type", "state"];
         let key = ["tenant", "agent", "idempotency_key", "fingerprint", "payment_id", "refusal"];
-        let pinned = ["tenant", "signer_id", "key_id", "public_key", "revoked_at"];
+        let pinned =
+            ["tenant", "signer_id", "key_id", "alg", "public_key", "credential_id", "rp_id", "origins", "revoked_at"];
         let decisions = everywhere(&mut ours, "decisions", &decided, "payment_version, decision_id").await;
         let challenges =
             everywhere(&mut ours, "challenges", &["payment_id", "round", "signer_id", "nonce"], "payment_id").await;

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use countersign::domain::{Choice, Payment, SignerId, Standing, Timestamp, Vote, evaluate, is_requester};
+use countersign::domain::{Choice, Payment, SignerId, Standing, Timestamp, Vote, evaluate, is_barred};
 use countersign::proof::{
-    DecisionDocument, PaymentDocument, PublicKey, decision_digest, payment_digest, sha256_hex, verify_detached,
+    DecisionDocument, PASSKEY, PaymentDocument, Proof, RelyingParty, SignerKey, decision_digest, payment_digest,
+    sha256_hex,
 };
 
 use super::books::Row;
@@ -71,7 +72,12 @@ fn stood(books: &Books, payment: &Payment, intent: &Row) -> Result<(), String> {
 
 fn vote(decision: &Row) -> Result<Vote, String> {
     let signer: SignerId = decision.text("signer_id").parse().map_err(|_| "no signer's name".to_owned())?;
-    Ok(Vote { signer, choice: Choice::from_name(decision.text("choice")).ok_or("no choice")? })
+    Ok(Vote {
+        signer,
+        choice: Choice::from_name(decision.text("choice")).ok_or("no choice")?,
+        key: decision.text("key_id").to_owned(),
+        at: Timestamp::from_micros(decision.int("decided_at")),
+    })
 }
 
 /// The key in our own table that a decision names.
@@ -88,15 +94,20 @@ fn genuine(books: &Books, payment: &Payment, decision: &Row) -> Result<(), Strin
     let text = decision.text("document");
     let document = DecisionDocument::parse(text).ok_or(format!("{signer} signed no decision document"))?;
     let key = pinned(books, payment, decision).ok_or(format!("{signer} has no such pinned key"))?;
-    let public = PublicKey::from_b64url(key.text("public_key")).map_err(|fault| fault.to_string())?;
-    verify_detached(&public, decision.text("key_id"), text, decision.text("jws"))
+    let proof =
+        Proof::of(decision.text("proof_type"), decision.text("proof").to_owned()).ok_or("no form of a proof")?;
+    let origins = key.text("origins").split_whitespace().map(str::to_owned).collect();
+    let party = (!key.text("rp_id").is_empty()).then(|| RelyingParty { id: key.text("rp_id").to_owned(), origins });
+    let named = if party.is_some() { PASSKEY } else { decision.text("key_id") };
+    SignerKey::parse(key.text("alg"), key.text("public_key"), key.text("credential_id"), party)
+        .and_then(|public| public.verify(decision.text("key_id"), text, &proof))
         .map_err(|fault| format!("the signature of {signer}: {fault}"))?;
     let challenge = books.challenges.iter().find(|challenge| {
         ["payment_id", "round", "signer_id"].iter().all(|column| challenge.text(column) == decision.text(column))
     });
     let nonce = challenge.map(|challenge| challenge.text("nonce")).ok_or(format!("{signer} was not asked"))?;
     let says = [&document.signer_id, &document.decision, &document.key_id, &document.nonce];
-    let kept = [signer, decision.text("choice"), decision.text("key_id"), nonce];
+    let kept = [signer, decision.text("choice"), named, nonce];
     if says != kept {
         return Err(format!("{signer} signed {says:?}, kept is {kept:?}"));
     }
@@ -186,12 +197,26 @@ pub(super) fn person_counts_once(books: &Books, found: &mut Findings<'_>) {
             .filter(|row| row.text("payment_id") == id && row.int("payment_version") > 0)
             .filter(|row| row.int("round") == payment.round)
             .collect();
-        let people: BTreeSet<&str> = counted.iter().map(|row| row.text("signer_id")).collect();
-        found.unless(people.len() == counted.len(), id, || "a person counted twice".to_owned());
+        let policy = &payment.terms.policy;
+        let most = usize::try_from(policy.confirmations()).unwrap_or(usize::MAX);
+        for row in &counted {
+            let own = || counted.iter().filter(|other| other.text("signer_id") == row.text("signer_id"));
+            let yes = || own().filter(|other| other.text("choice") == "approve");
+            let keys: BTreeSet<&str> = yes().map(|other| other.text("key_id")).collect();
+            found.unless(own().count() <= most && keys.len() == yes().count(), id, || {
+                "a person counted twice".to_owned()
+            });
+        }
+        let people: BTreeSet<&str> = counted.iter().map(|row| policy.person(row.text("signer_id"))).collect();
+        let most = people.len();
+        found.unless(usize::try_from(payment.approvals).is_ok_and(|have| have <= most), id, || {
+            format!("{} approvals of {most} people", payment.approvals)
+        });
         for decision in &counted {
-            let asks =
-                vote(decision).is_ok_and(|vote| is_requester(&payment.terms.policy, &payment.terms, &vote.signer));
-            found.unless(!asks, id, || format!("{} asked for it and decided it", decision.text("signer_id")));
+            let asks = vote(decision).is_ok_and(|vote| is_barred(policy, &payment.terms, &vote.signer));
+            found.unless(!asks, id, || {
+                format!("{} asked for it or is paid, and decided it", decision.text("signer_id"))
+            });
         }
         let decided = usize::try_from(payment.decisions).unwrap_or(usize::MAX);
         found.unless(counted.len() == decided, id, || {

@@ -1,0 +1,92 @@
+//! Decisions as votes: what a further word of the same signer is, and how far a payment has come.
+
+use super::Journal;
+use super::decide::Decision;
+use super::reading::is_open;
+use crate::domain::{Choice, Code, Payment, Progress, Refusal, Timestamp, Vote, progress};
+use crate::store::StoredDecision;
+
+/// The decisions that count, in their order.
+pub(super) fn votes(decisions: &[StoredDecision]) -> Vec<Vote> {
+    decisions
+        .iter()
+        .filter(|decision| decision.payment_version > 0)
+        .filter_map(|decision| {
+            Some(Vote {
+                signer: decision.signer_id.parse().ok()?,
+                choice: Choice::from_name(&decision.choice)?,
+                key: decision.key_id.clone(),
+                at: Timestamp::from_micros(decision.decided_at),
+            })
+        })
+        .collect()
+}
+
+/// What a signer's word is beside those that they gave before in this round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Word {
+    /// One that is there already: answered alike.
+    Repeated,
+    /// A new one, and its number.
+    New(i64),
+}
+
+/// Judges `decision`, which `document` and the key say, beside the signer's `earlier` ones.
+///
+/// A rule may ask for an approval with several keys: the same key again is a repetition, whatever its form. A no may
+/// follow a yes that is not confirmed yet; nothing else is taken back.
+///
+/// *Errors*: `NONCE_CONSUMED`.
+pub(super) fn word(
+    payment: &Payment,
+    earlier: &[StoredDecision],
+    decision: &Decision,
+    (document, key_id): (&str, &str),
+) -> Result<Word, Refusal> {
+    let own: Vec<&StoredDecision> =
+        earlier.iter().filter(|before| before.signer_id == decision.signer.as_str()).collect();
+    let Some(first) = own.first() else { return Ok(Word::New(1)) };
+    let said = |before: &&StoredDecision| before.document == document;
+    if own.iter().any(|before| said(before) && before.key_id == key_id) {
+        return Ok(Word::Repeated);
+    }
+    let consumed = |why: String| Err(Refusal::new(Code::NonceConsumed, why).about(payment.reference()));
+    if !wants_another(payment, earlier, decision.signer.as_str()) {
+        // By another key of theirs, and nobody asked for a second.
+        if own.iter().any(said) {
+            return Ok(Word::Repeated);
+        }
+        return consumed(format!("you have already decided this payment: {}", first.choice));
+    }
+    if decision.choice == Choice::Approve && own.iter().any(|before| before.key_id == key_id) {
+        return consumed(
+            "you have approved with this key; confirm with another of yours, on another device".to_owned(),
+        );
+    }
+    Ok(Word::New(i64::try_from(own.len()).unwrap_or(i64::MAX).saturating_add(1)))
+}
+
+/// Whether `signer` has approved, and the rule has them confirm it with another key.
+pub(super) fn wants_another(payment: &Payment, decisions: &[StoredDecision], signer: &str) -> bool {
+    let own = || decisions.iter().filter(|decision| decision.signer_id == signer);
+    let given = u32::try_from(own().count()).unwrap_or(u32::MAX);
+    let approved = own().all(|decision| decision.choice == Choice::Approve.as_str());
+    approved && (1..payment.terms.policy.confirmations()).contains(&given)
+}
+
+impl Journal {
+    /// How far the approvals of an open payment have come; `None` when there is nothing more to approve.
+    ///
+    /// Before the first decision that is said without a look at any.
+    pub async fn progress(&self, payment: &Payment) -> Result<Option<Progress>, Refusal> {
+        if !is_open(payment) {
+            return Ok(None);
+        }
+        let decided = if payment.decisions == 0 {
+            Vec::new()
+        } else {
+            self.store.read().await?.decisions(payment.terms.payment_id.as_str(), payment.round).await?
+        };
+        Ok(Some(progress(&payment.terms.policy, &payment.terms, &votes(&decided))))
+    }
+}

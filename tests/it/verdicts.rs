@@ -1,0 +1,192 @@
+//! The signer service learns what counts at the gateway: its pages and its inbox say that, and nothing else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use countersign::domain::Choice;
+use countersign::proof::decision_digest;
+use serde_json::json;
+
+use crate::desk_policy::policy;
+use crate::harness::app::{App, Wishes, each, each_in_turn, each_with};
+use crate::harness::passkey::{Odd, SoftPasskey};
+use crate::harness::people::registry;
+use crate::harness::scripted::{Telling, ToldSigner};
+use crate::inbox::{Person, inbox, orders, signs_in};
+use crate::passkeys::{decide, document, enrolled};
+
+const TWO: &str = "[[rule]]\nid = \"two\"\ncurrency = \"USD\"\nlevels = [{ group = \"finance\", required = 2 }]\n";
+const THEN_THE_BOARD: &str = "[[rule]]\nid = \"levels\"\ncurrency = \"USD\"\n\
+    levels = [{ group = \"finance\", required = 1 }, { group = \"board\", required = 1 }]\n";
+
+fn ruled(rest: &str) -> Wishes {
+    Wishes::default().patient().policy(policy(rest))
+}
+
+/// A payment that waits, and its page's address.
+async fn proposed(app: &App, order: &str) -> String {
+    app.awaiting(order).await;
+    app.call(&app.agent(), "get_sign_link", json!({"order_id": order})).await.text("sign_url").to_owned()
+}
+
+/// What the page says of one person.
+async fn part(app: &App, page: &str, person: &str) -> String {
+    let html = app.http.get(page).send().await.unwrap().text().await.unwrap();
+    let parts: Vec<&str> = html.split("<article").collect();
+    let name = format!(">{person}</h3>");
+    let part = parts.iter().find(|part| part.contains(&name)).unwrap_or_else(|| panic!("no {person} in {html}"));
+    part.split("</article>").next().unwrap().to_owned()
+}
+
+/// Has a person decide on the page.
+async fn says(app: &App, order: &str, person: &str, choice: Choice, passkey: &SoftPasskey) -> (u16, String) {
+    let text = document(app, person, order, choice).await;
+    decide(app, order, &text, &passkey.sign(&decision_digest(&text), Odd::default())).await
+}
+
+/// The callbacks go out, and the gateway looks.
+async fn heard(app: &App) {
+    app.deliver_callbacks().await;
+    app.settle().await;
+}
+
+#[tokio::test]
+async fn what_was_approved_over_mcp_is_approved_on_the_page_and_gone_from_the_inbox() {
+    each_with(ruled(TWO), async |app: &mut App| {
+        let person = Person::enrolled(app, "finance-1").await;
+        let cookie = signs_in(app, &person.signing_in).await.unwrap();
+        let page = proposed(app, "order-1").await;
+        assert!(part(app, &page, "finance-1").await.contains("No decision yet."));
+        assert_eq!(orders(&inbox(app, &cookie, "").await), ["order-1"]);
+        app.sign_as("finance-1", "order-1").await;
+        app.settle().await;
+        let told = part(app, &page, "finance-1").await;
+        assert!(told.contains("<strong>Approved</strong>") && !told.contains("No decision"), "{told}");
+        assert!(part(app, &page, "finance-2").await.contains("No decision yet."));
+        assert_eq!(orders(&inbox(app, &cookie, "").await), [""; 0]);
+        let no = says(app, "order-1", "finance-1", Choice::Reject, &person.approving).await;
+        assert_eq!(no, (409, "already_decided".to_owned()));
+
+        // Before it is told: what the page took, and the gateway did not, does not stay there as their word.
+        let other = proposed(app, "order-2").await;
+        app.sign_as("finance-1", "order-2").await;
+        let no = says(app, "order-2", "finance-1", Choice::Reject, &person.approving).await;
+        assert_eq!(no, (200, String::new()));
+        assert!(part(app, &other, "finance-1").await.contains("not confirmed yet"));
+        heard(app).await;
+        let told = part(app, &other, "finance-1").await;
+        assert!(told.contains("<strong>Approved</strong>") && told.contains("Rejection that did not count"), "{told}");
+        assert!(told.contains("The earlier one stands") && !told.contains("Sign as"), "{told}");
+
+        // The last one ends it, and is told with the end.
+        app.sign_as("finance-2", "order-1").await;
+        app.settle().await;
+        assert_eq!(app.status("order-1").await.status(), "EXECUTED");
+        for person in ["finance-1", "finance-2"] {
+            let told = part(app, &page, person).await;
+            assert!(told.contains("<strong>Approved</strong>") && !told.contains("onfirmed"), "{told}");
+        }
+        assert!(part(app, &page, "finance-3").await.contains("No decision."));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_was_refused_is_told_why_and_the_second_decision_counts() {
+    each(async |app: &mut App| {
+        let (lost, key_id) = enrolled(app, "finance-1").await;
+        let (kept, _) = enrolled(app, "finance-1").await;
+        // Revoked at the gateway, and the signer service does not hear of it.
+        registry("finance-1").revoke(app.db.store(), &key_id.parse().unwrap()).await.unwrap();
+        let page = proposed(app, "order-1").await;
+        assert_eq!(says(app, "order-1", "finance-1", Choice::Approve, &lost).await, (200, String::new()));
+        assert!(part(app, &page, "finance-1").await.contains("not confirmed yet"));
+        heard(app).await;
+        let told = part(app, &page, "finance-1").await;
+        assert!(told.contains("Approval that did not count") && told.contains("it was revoked"), "{told}");
+        assert!(told.contains("Sign as") && !told.contains("<strong>Approved</strong>"), "{told}");
+        assert_eq!(says(app, "order-1", "finance-1", Choice::Approve, &kept).await, (200, String::new()));
+        heard(app).await;
+        assert_eq!(app.status("order-1").await.status(), "EXECUTED");
+        let told = part(app, &page, "finance-1").await;
+        assert!(told.contains("<strong>Approved</strong>") && !told.contains("did not count"), "{told}");
+        assert!(!told.contains("onfirmed"), "{told}");
+        assert_eq!(app.audited("decision.refused", "SIGNATURE_INVALID").await, 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_speaks_before_their_turn_is_told_that_it_waits_and_then_that_it_counts() {
+    each_with(ruled(THEN_THE_BOARD), async |app: &mut App| {
+        let page = proposed(app, "order-1").await;
+        let text = app.document("board-1", "order-1", "approve", "").await;
+        assert_eq!(app.decide_on_page("order-1", &text, &app.jws("board-1", &text)).await, 200);
+        heard(app).await;
+        let told = part(app, &page, "board-1").await;
+        assert!(told.contains("<strong>Approved</strong>") && told.contains("others must approve first"), "{told}");
+        app.sign_as("finance-1", "order-1").await;
+        app.settle().await;
+        assert_eq!(app.status("order-1").await.status(), "EXECUTED");
+        for person in ["finance-1", "board-1"] {
+            let told = part(app, &page, person).await;
+            assert!(told.contains("<strong>Approved</strong>"), "{told}");
+            assert!(!told.contains("onfirmed") && !told.contains("others must"), "{told}");
+        }
+    })
+    .await;
+}
+
+fn telling(asks: bool, losing: usize) -> (Wishes, Arc<Telling>) {
+    let script = Arc::new(Telling { asks, losing: AtomicUsize::new(losing), told: AtomicUsize::new(0) });
+    let shared = Arc::clone(&script);
+    (ruled(TWO).signer(move |real| Arc::new(ToldSigner(real, Arc::clone(&shared)))), script)
+}
+
+#[tokio::test]
+async fn a_telling_that_was_lost_changes_nothing_and_is_made_good_at_the_next_look() {
+    let (wishes, script) = telling(true, 0);
+    each_in_turn(wishes, async |app: &mut App| {
+        script.losing.store(2, Ordering::SeqCst);
+        script.told.store(0, Ordering::SeqCst);
+        let page = proposed(app, "order-1").await;
+        let text = app.document("finance-1", "order-1", "approve", "").await;
+        assert_eq!(app.decide_on_page("order-1", &text, &app.jws("finance-1", &text)).await, 200);
+        heard(app).await;
+        assert_eq!(app.status("order-1").await.body["approvals"]["have"], 1);
+        assert!(part(app, &page, "finance-1").await.contains("not confirmed yet"));
+        assert_eq!(script.told.load(Ordering::SeqCst), 1);
+        for _ in 0..2 {
+            app.pass(Duration::from_secs(31)).await;
+        }
+        assert!(!part(app, &page, "finance-1").await.contains("onfirmed"));
+        // What was told is not told again, however often it is looked.
+        for _ in 0..3 {
+            app.pass(Duration::from_secs(31)).await;
+        }
+        assert_eq!(script.told.load(Ordering::SeqCst), 3);
+        app.sign_as("finance-2", "order-1").await;
+        app.settle().await;
+        assert_eq!(app.status("order-1").await.status(), "EXECUTED");
+        assert_eq!(script.told.load(Ordering::SeqCst), 4);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_service_that_does_not_ask_is_never_told() {
+    let (wishes, script) = telling(false, 0);
+    each_in_turn(wishes, async |app: &mut App| {
+        proposed(app, "order-1").await;
+        let text = app.document("finance-1", "order-1", "approve", "").await;
+        assert_eq!(app.decide_on_page("order-1", &text, &app.jws("finance-1", &text)).await, 200);
+        heard(app).await;
+        app.pass(Duration::from_secs(31)).await;
+        app.sign_as("finance-2", "order-1").await;
+        app.settle().await;
+        assert_eq!(app.status("order-1").await.status(), "EXECUTED");
+        assert_eq!(script.told.load(Ordering::SeqCst), 0);
+    })
+    .await;
+}
