@@ -10,6 +10,7 @@ use crate::desk_policy::each;
 use crate::harness::app::{App, Wishes, each_with};
 use crate::harness::rpc::Answer;
 use crate::harness::scripted::{Execution, ScriptedRail};
+use crate::harness::whole::is_whole;
 
 pub(crate) async fn not_executed(app: &App, person: &str, order: &str) -> Answer {
     by(app, person, "attest_not_executed", order, json!({"evidence": "the rail's desk says so"})).await
@@ -138,7 +139,7 @@ async fn what_the_rail_does_not_have_is_sent_under_the_new_key_and_doubted_anew(
             ledger["seen"].as_array().unwrap().iter().map(|line| line["idempotency_key"].as_str().unwrap()).collect();
         assert_eq!(keys, [format!("{id}:rail.execute:g1"), format!("{id}:rail.execute:g2")]);
         assert_eq!(ledger["executions"], 1);
-        app.whole().await;
+        is_whole(app).await;
     })
     .await;
 }
@@ -182,7 +183,7 @@ async fn two_people_who_err_pay_nothing_twice_and_call_nothing_off_that_was_paid
             assert_eq!(told.body["attention"], json!(["ATTESTATION_CONTRADICTED"]), "{}", told.body);
             assert_eq!((app.requests(&id).await, app.executions(&id).await), (1, 1));
         }
-        app.whole().await;
+        is_whole(app).await;
     })
     .await;
 }
@@ -264,7 +265,7 @@ async fn an_outcome_of_an_earlier_key_moves_nothing_of_a_later_one() {
         assert_eq!((app.requests(&id).await, app.executions(&id).await), (1, 1), "paid once, and in doubt");
         app.faults(json!({"standing": {"lookup_down": false}})).await;
         app.until("order-1", "EXECUTED").await;
-        app.whole().await;
+        is_whole(app).await;
     })
     .await;
 }

@@ -12,6 +12,7 @@ use crate::desk_policy::each;
 use crate::harness::app::{App, POLICY, settle};
 use crate::harness::rpc::Answer;
 use crate::harness::scripted::{Execution, ScriptedRail};
+use crate::harness::whole::is_whole;
 
 pub(crate) async fn by(app: &App, person: &str, tool: &str, order: &str, rest: Value) -> Answer {
     let mut arguments = json!({"order_id": order});
@@ -134,7 +135,7 @@ async fn nothing_moves_a_held_payment_whatever_state_it_is_in() {
             app.settle().await;
             assert_eq!(app.status(state).await.status(), "EXPIRED", "{state}");
         }
-        app.whole().await;
+        is_whole(app).await;
     })
     .await;
 }
@@ -214,7 +215,7 @@ async fn a_hold_is_released_by_two_people_who_speak_of_that_very_hold() {
         assert_eq!(app.call(&own, "release_hold", mine).await.code(), "SELF_APPROVAL_FORBIDDEN");
         assert_eq!(app.rows("attestations").await, 4);
         let_go(app, "order-1").await;
-        app.whole().await;
+        is_whole(app).await;
     })
     .await;
 }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::harness::app::{App, RAIL_API_KEY, SIGNER_API_KEY, Wishes, each_with, settle};
 use crate::harness::desk::program;
+use crate::harness::whole::is_whole;
 
 /// Every table of the gateway's.
 pub(crate) const TABLES: [&str; 21] = [
@@ -151,7 +152,7 @@ async fn what_was_paid_after_the_backup_is_found_and_never_paid_again() {
         assert_eq!(report.steps[5].verdict, Verdict::Ok, "the rail's word is kept too: {report:?}");
         assert_eq!(app.audited_events("database.restored").await, 1);
         assert_eq!(app.audited_events("database.compared").await, 1);
-        app.whole().await;
+        is_whole(app).await;
     })
     .await;
 }
@@ -192,7 +193,7 @@ async fn what_was_signed_and_paid_after_the_backup_is_held_for_two_people() {
             assert_eq!(app.status(order).await.status(), "EXECUTED");
             assert_eq!(app.executions(&id).await, 1);
         }
-        app.whole().await;
+        is_whole(app).await;
     })
     .await;
 }
@@ -336,7 +337,7 @@ async fn what_two_people_attested_not_to_have_been_paid_and_was_is_settled_under
         let done = "SELECT outbound_key FROM effects WHERE kind = 'rail.execute' AND state = 'done'";
         let done = app.db.raw().await.texts(done).await;
         assert!(matches!(done.as_slice(), [key] if key.ends_with(":g1")), "{done:?}");
-        app.whole().await;
+        is_whole(app).await;
     })
     .await;
 }

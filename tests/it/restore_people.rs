@@ -6,6 +6,7 @@ use countersign::domain::Attention;
 use serde_json::json;
 
 use crate::harness::app::{App, each_with};
+use crate::harness::whole::is_whole;
 use crate::restore::{back_up, compare_all, found, marked_and_compared, patient, restore};
 
 #[tokio::test]
@@ -41,7 +42,7 @@ async fn what_was_signed_before_a_restore_is_signed_anew_and_paid_once() {
             app.until(order, "EXECUTED").await;
             assert_eq!(app.executions(app.payment(order).await.terms.payment_id.as_str()).await, 1);
         }
-        app.whole().await;
+        is_whole(app).await;
     })
     .await;
 }
@@ -77,7 +78,7 @@ async fn what_people_did_after_the_backup_is_not_undone_by_a_payment() {
         for id in &old {
             assert_eq!(app.executions(id).await, 0, "{id}");
         }
-        app.whole().await;
+        is_whole(app).await;
     })
     .await;
 }
@@ -101,7 +102,7 @@ async fn a_desk_that_was_switched_off_goes_on_with_what_was_signed_since() {
             app.until(order, "EXECUTED").await;
             assert_eq!(app.executions(app.payment(order).await.terms.payment_id.as_str()).await, 1);
         }
-        app.whole().await;
+        is_whole(app).await;
     })
     .await;
 }
@@ -141,7 +142,7 @@ async fn a_guess_that_somebody_confirms_is_compared_anew() {
         assert_eq!(found(app, "awaiting").await, "not found asked_anew");
         app.pass(Duration::from_hours(1)).await;
         assert_eq!(app.executions(app.payment("signed").await.terms.payment_id.as_str()).await, 0);
-        app.whole().await;
+        is_whole(app).await;
     })
     .await;
 }

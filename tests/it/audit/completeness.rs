@@ -11,6 +11,7 @@ use super::story::verified;
 use crate::desk_attest::in_doubt;
 use crate::harness::app::{App, Wishes, each_with, two_must_approve};
 use crate::harness::people::enrolment;
+use crate::harness::whole::is_whole;
 
 #[tokio::test]
 async fn a_desk_at_work_is_whole_at_every_moment() {
@@ -148,7 +149,7 @@ async fn each_round_with_an_intent_is_judged_by_its_own_approvals() {
         app.until("order-1", "EXECUTED").await;
         let payment = app.payment("order-1").await;
         assert_eq!((payment.execution.group, payment.round, app.requests(&id).await), (2, 2, 2));
-        app.whole().await;
+        is_whole(app).await;
         // The second intent has no approvals without those of its round.
         let audit = app.audit().await;
         let intended = audit.iter().rfind(|facts| facts.event == "rail.execute.intended").unwrap().seq.parse().ok();

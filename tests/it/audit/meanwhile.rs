@@ -8,6 +8,7 @@ use super::story::{checkpoints, configured, source};
 use crate::harness::app::{App, Wishes, each_in_turn};
 use crate::harness::folder::Folder;
 use crate::harness::people::enrolment;
+use crate::harness::whole::is_whole;
 
 /// Does something in the middle of what is going on.
 fn meanwhile(doing: impl Future<Output = ()>) {
@@ -55,7 +56,7 @@ async fn a_key_that_is_enrolled_and_used_meanwhile_counts() {
     each_in_turn(Wishes::default().patient(), async |app: &mut App| {
         let report = verified_while(app, async || approved_with_a_new_key(app, "last").await).await;
         assert_eq!((report.breaks, report.payments), (vec![], 201));
-        app.whole().await;
+        is_whole(app).await;
     })
     .await;
 }

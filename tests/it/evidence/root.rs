@@ -8,6 +8,7 @@ use super::{certify, certify_all, root, rooted};
 use crate::harness::app::{App, each_with};
 use crate::harness::folder::Folder;
 use crate::harness::people::registry;
+use crate::harness::whole::is_whole;
 
 const CERTIFIED: &str = "signer_key.certified";
 
@@ -119,7 +120,7 @@ async fn a_revocation_takes_the_place_of_the_entry_and_both_are_audited() {
             .collect();
         let own = |entry: &RegistryEntry| countersign::proof::sha256_hex(entry.canonical().unwrap());
         assert_eq!(told, [own(&first), own(&second)]);
-        app.whole().await;
+        is_whole(app).await;
         // Neither is a key certified that the database exchanged.
         let others = app.key_id("finance-2").parse().unwrap();
         let refused = registry("finance-2").certify(app.db.store(), &others, &public, &root()).await;
