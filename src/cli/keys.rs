@@ -312,7 +312,10 @@ impl Revoke {
         let store = open_used(&config, ambient().clock).await?;
         let revoked = registry.clone().revoke(&store, &key_id).await.map_err(failed)?;
         say(format_args!("{} lost {}", self.signer, self.key_id));
-        let certified = root.certify(&store, &registry, &key_id, &revoked.public_key).await;
+        let certified = match root.certify(&store, &registry, &key_id, &revoked.public_key).await {
+            Ok(()) => root.stands_behind(&store, &registry, &key_id).await,
+            Err(fault) => Err(fault),
+        };
         store.close().await;
         certified?;
         if !revoked.credential_id.is_empty() {

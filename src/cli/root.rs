@@ -97,6 +97,23 @@ impl Signing {
         Ok(())
     }
 
+    /// Says what is missing where the root has not signed that a key was revoked: the key counts no more in any case.
+    pub(super) async fn stands_behind(
+        &self,
+        store: &Store,
+        registry: &Registry,
+        key_id: &KeyId,
+    ) -> Result<(), CommandFault> {
+        let Some(root) = &self.root else { return Ok(()) };
+        let Registry { tenant, signer, by, .. } = registry;
+        if !vouches(root, tenant.as_str(), &registry.pinned(store, key_id).await.map_err(failed)?) {
+            warn(format_args!(
+                "countersign: {key_id} counts no more, but the registry's root has not signed that yet, and until it has, evidence of payments that this key approved does not hold. Repeat this command with --root-key, or where the root's key is:\n  countersign keys certify {signer} {key_id} --tenant {tenant} --by '{by}' --root-key ROOT.pem"
+            ));
+        }
+        Ok(())
+    }
+
     /// Whether a pinned key counts; where it does not, says what is missing.
     pub(super) async fn counts(
         &self,

@@ -52,6 +52,12 @@ impl Proof {
     }
 }
 
+/// The `key_id` in a decision document that is proved in this form by the key of that name: which passkey it was, the
+/// assertion itself says.
+pub fn named_key<'a>(form: &str, key_id: &'a str) -> &'a str {
+    if form == "webauthn" { PASSKEY } else { key_id }
+}
+
 /// Which key a proof says it is by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {

@@ -29,7 +29,7 @@ pub use canonical::{b64url, from_b64url, jcs, sha256_hex, tagged_digest};
 pub use chain::{AuditFacts, GENESIS, Link, chained, leaf, link};
 pub use decision::{Challenge, DecisionDocument, decision_digest};
 pub use enrolment::{EnrolmentDocument, NewPasskey, Registration, enrolment_digest, read_registration};
-pub use form::{Claim, JWS_ALG, Proof, SignerKey};
+pub use form::{Claim, JWS_ALG, Proof, SignerKey, named_key};
 pub use jws::{ProofFault, PublicKey, SigningKey, claimed_key_id, key_id_of, sign_detached, verify_detached};
 pub use ledger::{CLOSING, Piece, Pieces, last_note};
 pub use note::{Checkpoint, NoteFault, NoteSigner, NoteVerifier};

@@ -86,7 +86,7 @@ impl RegistryEntry {
 
 /// Reads an instant in the one form that is signed.
 pub(super) fn instant(text: &str) -> Option<Timestamp> {
-    Timestamp::parse_rfc3339(text).filter(|at| at.rfc3339() == text)
+    Timestamp::parse_rfc3339(text).filter(|at| at.rfc3339() == text && !text.starts_with("0000"))
 }
 
 /// What is signed of an entry.

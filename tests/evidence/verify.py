@@ -64,7 +64,7 @@ def jws(d, r):
 def webauthn(d, r):
     said = document(d.proof["value"], "assertion")
     raw, data = unb64(said.client_data_json), unb64(said.authenticator_data)
-    client, key = json.loads(raw), serialization.load_der_public_key(unb64(r.public_key))
+    client, key = json.loads(raw, parse_int=str), serialization.load_der_public_key(unb64(r.public_key))
     need(d.key_id == "passkey", said.credential_id == r.credential_id, r.credential_id, r.rp_id, len(data) > 36)
     need(client["type"] == "webauthn.get", client["challenge"] == d.digest, client["origin"] in r.origins.split())
     need(client.get("crossOrigin", False) is False, client.get("topOrigin") is None, data[:32] == sha(r.rp_id).digest())
@@ -174,7 +174,7 @@ def checkpoint(b):
         known[name, (signed := base64.b64decode(signed, validate=True))[:4].hex()].verify(signed[4:], text.encode())
         need((origin, tenant) == (name, b.p.tenant), [size, base64.b64decode(head, validate=True)] == end)
     return b.keys and all(stretch["checkpoint"] for stretch in b.audit)
-def form(b): vars(b).update(check(value := parse(b.data.decode()), MEMBERS["bundle"]) and value)
+def form(b): need(len(b.data) <= 1 << 25) or vars(b).update(check(v := parse(b.data.decode()), MEMBERS["bundle"]) and v)
 STEPS = dict(zip("format documents signatures registry quorum execution audit checkpoint".split(), [
     form, documents, signatures, registry, quorum, execution, audit, checkpoint], strict=True))
 def verify(data, root, keys):

@@ -3,6 +3,7 @@
 use countersign::ambient::SystemEntropy;
 use countersign::domain::Choice;
 use countersign::journal::InvitationAnswer;
+use countersign::journal::verify::verify_audit;
 use countersign::proof::{
     DecisionDocument, EnrolmentDocument, PASSKEY, RelyingParty, decision_digest, enrolment_digest,
 };
@@ -12,6 +13,7 @@ use crate::harness::app::{App, SIGNER_API_KEY, each};
 use crate::harness::passkey::{Odd, SoftPasskey};
 use crate::harness::people::registry;
 use crate::harness::rpc::Answer;
+use crate::harness::whole::is_whole;
 
 /// The site of the signer service's pages.
 pub(crate) fn site(app: &App) -> RelyingParty {
@@ -120,6 +122,13 @@ async fn a_passkey_that_was_invited_made_and_pinned_approves_a_payment_that_is_p
         assert_eq!(app.db.raw().await.texts(&kept).await, [format!("{key_id} webauthn signer_service")]);
         assert_eq!(app.audited("signer_key.enrolled", &format!("finance-1 {key_id}")).await, 1);
         assert_eq!(app.audited_events("signer_key.invited").await, 1);
+        is_whole(app).await;
+        // A decision that names another key than signed it is found.
+        let hand = "UPDATE decisions SET key_id = 'passkey-of-nobody'";
+        assert_eq!(app.db.raw().await.execute(hand).await.unwrap(), 1);
+        let breaks = verify_audit(app.db.store(), "default", None, &mut |_, _| {}).await.unwrap().breaks;
+        assert!(!breaks.is_empty());
+        app.db.raw().await.execute(&format!("UPDATE decisions SET key_id = '{key_id}'")).await.unwrap();
     })
     .await;
 }

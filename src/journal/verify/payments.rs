@@ -9,7 +9,7 @@ use super::keys::{Keys, since};
 use super::sent::{outcome, sent};
 use super::{AuditReport, Break, BreakKind, LOOKS, Progress};
 use crate::domain::{Payment, Timestamp};
-use crate::proof::{AuditFacts, DecisionDocument, NEW_ROUND, decision_digest, payment_digest, sha256_hex};
+use crate::proof::{AuditFacts, DecisionDocument, NEW_ROUND, decision_digest, named_key, payment_digest, sha256_hex};
 use crate::store::{AttestedPayment, PinnedKey, RoundDecision, SentBody, Session, StoreFault, StoredDecision};
 
 /// Payments read at once.
@@ -253,9 +253,10 @@ fn misquoted(decision: &StoredDecision) -> Option<&'static str> {
         return Some("a document with another digest");
     }
     let Some(document) = DecisionDocument::parse(&decision.document) else { return Some("an unreadable document") };
+    let named = named_key(&decision.proof_type, &decision.key_id);
     let differences = [
         ("another signer than in its document", document.signer_id != decision.signer_id),
-        ("another key than in its document", document.key_id != decision.key_id),
+        ("another key than in its document", document.key_id != named),
         ("another choice than in its document", document.decision != decision.choice),
         ("another reason than in its document", document.reason != decision.reason),
     ];

@@ -9,8 +9,7 @@ use crate::domain::{
     Account, Choice, Currency, Memo, Money, PartyName, Standing, Terms, Timestamp, Vote, evaluate, is_barred,
 };
 use crate::proof::jws::PublicKey;
-use crate::proof::passkey::PASSKEY;
-use crate::proof::{DecisionDocument, PaymentDocument, Proof, RegistryEntry, verify_entry};
+use crate::proof::{DecisionDocument, PaymentDocument, Proof, RegistryEntry, named_key, verify_entry};
 
 /// Whether every decision is its signer's answer to what they were asked about this payment.
 pub(super) fn signatures(documents: &Documents<'_>) -> Vec<String> {
@@ -46,7 +45,7 @@ fn signature(documents: &Documents<'_>, decided: &Decided, document: &DecisionDo
     let Some(entry) = entry_of(documents, decided, document) else {
         return said("has no registry entry of its signer and key, or more than one");
     };
-    let named = if decided.proof.form == "webauthn" { PASSKEY } else { entry.key_id.as_str() };
+    let named = named_key(&decided.proof.form, &entry.key_id);
     if document.key_id != named {
         return said("names another key than the one it is filed under");
     }
