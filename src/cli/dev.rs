@@ -230,7 +230,7 @@ fn welcome(card: &Card, folder: &str) -> String {
         r#"Countersign dev is running. Ctrl-C stops it; keys and data stay in {folder}.
 
   MCP endpoint     {mcp_url}
-  Signer service   {signer}   (sign pages: {pages}/sign/…, get_sign_link gives the address)
+  Signer service   {signer}   (sign pages: {pages}/sign/…, get_sign_link gives the address; inbox: {pages}/inbox)
   Sandbox rail     {rail}   (its ledger: {rail}/sandbox/ledger, with the key in {folder}/keys/rail-api-key)
 
 Tokens, good for 24 hours:
@@ -263,7 +263,7 @@ Or make a passkey first, and countersign on the sign page:
 
 What stands behind a payment, for anyone to check:
 
-  curl -s {gateway}/payments/PAYMENT_ID/evidence -H 'Authorization: Bearer AUDITOR' > evidence.json
+  curl -fsS {gateway}/payments/PAYMENT_ID/evidence -H 'Authorization: Bearer AUDITOR' > evidence.json
   cargo run -- verify evidence evidence.json --root {folder}/keys/root.pub.pem --checkpoint-key {folder}/keys/checkpoint-key.pub
 "#,
         agent = tokens.agent,

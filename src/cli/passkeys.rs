@@ -94,7 +94,7 @@ impl Invite {
         let invited: Invited =
             desk.post("api/v1/invitations", &json!({"document": text}), ambient.entropy.as_ref()).await?;
         say(format_args!(
-            "{}\n\nSend this link to {} alone; it holds until {}:\n  {}\n\nThe page shows a code when the passkey was made. Let its owner read it to you, on the telephone say, then:\n  countersign keys pin {} {} CODE --by '{}'{}",
+            "{}\n\nSend this link to {} alone; it holds until {}:\n  {}\n\nThe page shows a code when the passkey was made. Let its owner read it to you, on the telephone say, then:\n  countersign keys pin {} {} CODE --by '{}'{}{}",
             document.invitation_id,
             self.signer,
             document.expires_at,
@@ -103,6 +103,7 @@ impl Invite {
             document.invitation_id,
             self.by,
             if config.registry.root_public_key_file.is_empty() { "" } else { " --root-key ROOT.pem" },
+            self.file.config.as_ref().map(|file| format!(" --config {}", file.display())).unwrap_or_default(),
         ));
         Ok(())
     }

@@ -141,7 +141,7 @@ impl Sign {
         let form = forms.iter().find(|form| form.get("key_id").and_then(Value::as_str) == Some(&desk.key_id));
         let text = form.and_then(|form| form.get("decision_document")).and_then(Value::as_str).ok_or_else(|| {
             failed(format_args!(
-                "your key {} is not enrolled; an operator does that with `countersign keys enrol`",
+                "your key {} does not count here: an operator enrols it with `countersign keys enrol`, and has it certified where there is a registry root; one that was revoked never counts again",
                 desk.key_id
             ))
         })?;

@@ -36,8 +36,8 @@ pub use policy::{
 };
 pub use principal::{Principal, Role};
 pub use quorum::{
-    Cast, Progress, Standing, Turn, Vote, cast, enough, evaluate, is_barred, is_requester, lost, opened_at, progress,
-    wants, wants_own,
+    Cast, Progress, Standing, Turn, Vote, cast, enough, evaluate, has_voice, is_barred, is_requester, lost, opened_at,
+    progress, wants, wants_own,
 };
 pub use refusal::{Code, Entry, PaymentRef, Refusal};
 pub use reminders::{Asking, Reminders};

@@ -9,7 +9,7 @@ use super::{Act, Journal, Selector, again, unless_restoring};
 use crate::crash::{self, Point};
 use crate::domain::{
     Applied, ApprovalPolicy, Choice, Code, DecisionId, Event, Payment, PaymentId, Principal, Reason, Refusal, SignerId,
-    Standing, TenantId, Terms, Turn, Vote, apply, cast, evaluate, is_barred, is_requester, lost,
+    Standing, TenantId, Terms, Turn, Vote, apply, cast, evaluate, has_voice, is_barred, is_requester, lost,
 };
 use crate::proof::{Claim, DecisionDocument, PASSKEY, Proof, SignerKey};
 use crate::store::{Counter, Guard, PinnedKey, StoredDecision, Tx};
@@ -49,6 +49,8 @@ pub struct Verdict {
     pub replayed: bool,
     /// Whether the rule has its signer confirm it with another key.
     pub again: bool,
+    /// Whether it was not needed: enough had decided before.
+    pub surplus: bool,
 }
 
 impl Journal {
@@ -114,16 +116,18 @@ impl Journal {
                 let again = wants_another(&payment, &earlier, decision.signer.as_str());
                 // Read again: the twin may have committed between the two reads (PostgreSQL).
                 let payment = tx.payment(tenant.as_str(), payment_id).await?.unwrap_or(payment);
-                return Ok(Verdict { payment, replayed: true, again });
+                return Ok(Verdict { payment, replayed: true, again, surplus: false });
             }
             Word::New(confirmation) => confirmation,
         };
-        if !payment.terms.policy.has_voice(&decision.signer, tx.now()) {
-            return Err(Refusal::new(
-                Code::SignerNotEligible,
-                "you are nobody's deputy at this time; whom you stand in for at other times must decide",
-            )
-            .about(payment.reference()));
+        let voice = |at| has_voice(&payment.terms.policy, &payment.terms, &decision.signer, at);
+        if !voice(Some(tx.now())) {
+            let why = if voice(None) {
+                "you are nobody's deputy at this time; whom you stand in for at other times must decide"
+            } else {
+                "nobody for whom you may speak may decide this payment: they ask for it, or are paid by it"
+            };
+            return Err(Refusal::new(Code::SignerNotEligible, why).about(payment.reference()));
         }
         let counter = match counter {
             Some(counter) => take_counter(&mut tx, &payment, (&key_id, counter), &decision.signer, &digest).await?,
@@ -195,11 +199,12 @@ impl Journal {
         tx.commit().await?;
         crash::at(Point::DecideAfterCommit);
         self.announce(&applied);
+        let surplus = stored.payment_version == 0;
         let again = {
             let all: Vec<StoredDecision> = earlier.into_iter().chain([stored]).collect();
             wants_another(&applied.payment, &all, decision.signer.as_str())
         };
-        Ok(Verdict { payment: applied.payment, replayed: false, again })
+        Ok(Verdict { payment: applied.payment, replayed: false, again, surplus })
     }
 
     /// Whether the decision is this signer's own answer to this round's challenge.

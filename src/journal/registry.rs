@@ -161,10 +161,12 @@ impl Registry {
         let mut tx = store.begin().await?;
         let at = tx.now();
         let known = tx.pinned_keys(self.tenant.as_str(), self.signer.as_str()).await?;
+        let names: Vec<&str> = known.iter().map(|key| key.key_id.as_str()).collect();
+        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let key = known
             .into_iter()
             .find(|key| key.key_id == key_id.as_str())
-            .ok_or_else(|| Refusal::invalid("key_id", "is no key of this signer's"))?;
+            .ok_or_else(|| Refusal::invalid("key_id", format!("is no key of this signer's; theirs are: {names}")))?;
         if tx.revoke_key(self.tenant.as_str(), self.signer.as_str(), key_id.as_str(), at).await? {
             tx.audit(self.note("signer_key.revoked", key_id.as_str(), String::new()));
             tx.commit().await?;

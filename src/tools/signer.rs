@@ -135,6 +135,13 @@ fn decided(verdict: &Verdict) -> Reply {
     if verdict.again && verdict.payment.status.stage() == Stage::Open {
         let message = "Recorded. It counts once you confirm it with another key of yours, on another device: get_approval shows what to sign.";
         reply = reply.with("message", json!(message)).with("next_action", json!("get_approval"));
+    } else if verdict.payment.status.stage() == Stage::Open {
+        let message = if verdict.surplus {
+            "Recorded. It was not needed where you decide: enough had decided before."
+        } else {
+            "Recorded. Others are still to decide: approvals says who has, and how many are missing."
+        };
+        reply = reply.with("message", json!(message));
     }
     if verdict.replayed { reply.with("idempotent_replayed", json!(true)) } else { reply }
 }

@@ -136,6 +136,12 @@ impl Reader<'_> {
             let Some((_, (name, required))) = chosen.last().filter(|_| none || asked > left) else { continue };
             if chosen.len() == 1 {
                 let name = name.get_ref();
+                if left == 0 {
+                    return self.at.fault(
+                        required,
+                        format_args!("{place}: required: nobody of {name:?} may be left for this level once the levels before it are complete; add people to the group"),
+                    );
+                }
                 return self.at.fault(
                     required,
                     format_args!("{place}: required: must be 1 to {left}, the people that {name:?} has for this level"),

@@ -8,7 +8,7 @@ mod count;
 mod people;
 mod turn;
 
-pub use people::{is_barred, is_requester};
+pub use people::{has_voice, is_barred, is_requester};
 pub use turn::{Cast, Turn, cast, enough, opened_at, wants, wants_own};
 
 use super::choice::Choice;

@@ -3,8 +3,9 @@
 use maud::{Markup, html};
 
 use super::person::said_by_script;
-use super::shell::{Frame, currency_name, deadline, grouped, or_none, shell};
+use super::shell::{Frame, deadline, grouped, or_none, shell};
 use super::texts;
+use super::words::spoken;
 use crate::proof::PaymentDocument;
 use crate::signer::inbox::PATH;
 use crate::signer::language::{Both, Language, both};
@@ -145,7 +146,7 @@ fn item(inbox: &Inbox<'_>, waiting: &Waiting, place: usize) -> Markup {
     html! {
         article aria-labelledby=(format!("waiting-{place}")) {
             h2.sum id=(format!("waiting-{place}")) { (grouped(&document.amount_text().unwrap_or_default())) }
-            p.currency { (currency_name(inbox.language, &document.currency)) }
+            p.currency { (spoken(inbox.language, &document.amount_text().unwrap_or_default(), &document.currency)) }
             dl.fields {
                 dt { (say(texts::TO_ACCOUNT)) } dd.exact { (document.payee_account) }
                 @if document.payee_name.is_empty() {

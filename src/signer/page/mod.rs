@@ -22,7 +22,7 @@ pub(super) use person::{Ask, Decided, OfferedPasskey, SignerView};
 pub(super) use result::result;
 pub(super) use texts::{BAD_DECISION, BAD_KEY_ID, BAD_REASON};
 
-use self::shell::{Frame, currency_name, deadline, exact_text, grouped, or_none, shell};
+use self::shell::{Frame, deadline, exact_text, grouped, or_none, shell};
 use super::language::{Both, Language};
 use super::link::Address;
 use super::store::{KeptDecision, KeptPayment, Word};
@@ -190,10 +190,7 @@ fn asker(view: &View<'_>) -> Markup {
 fn amount(view: &View<'_>) -> Markup {
     html! {
         p.amount { (grouped(&view.amount())) }
-        p.currency {
-            @if let Some(words) = words::in_words(view.amount().split(' ').next().unwrap_or_default(), view.language) { (words) " " }
-            (currency_name(view.language, &view.document.currency))
-        }
+        p.currency { (words::spoken(view.language, &view.amount(), &view.document.currency)) }
     }
 }
 

@@ -192,7 +192,11 @@ fn by_jws(view: &View<'_>, signer: &SignerView<'_>, place: usize) -> Markup {
     let approving = signer.ask.choice == Choice::Approve;
     html! {
         p { (view.say(texts::COMMAND)) }
-        pre { code { "countersign sign " (view.document.order_id) " --signer " (signer.id) } }
+        @if ["http://127.0.0.1", "http://localhost"].iter().any(|dev| view.document.aud.starts_with(dev)) {
+            pre { code { "countersign sign " (view.document.order_id) " --signer " (signer.id) } }
+        } @else {
+            pre { code { "countersign sign " (view.document.order_id) " --url " (view.document.aud) " --token-file TOKEN --key KEY.pem" } }
+        }
         @if let Some(problem) = signer.ask.problem { p.problem role="alert" { (view.say(problem)) } }
         form method="get" action=(view.below("")) {
             fieldset {

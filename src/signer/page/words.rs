@@ -1,6 +1,16 @@
 //! An amount in words, as on a cheque: a digit too many is seen at once.
 
+use super::shell::currency_name;
 use crate::signer::language::Language;
+
+/// An amount such as `12480.50 EUR` in words, with its currency's name.
+pub(super) fn spoken(language: Language, amount: &str, currency: &str) -> String {
+    let name = currency_name(language, currency);
+    match in_words(amount.split(' ').next().unwrap_or_default(), language) {
+        Some(words) => format!("{words} {name}"),
+        None => name,
+    }
+}
 
 /// The words of an amount such as `12480.50`; `None` for what is no such number.
 pub(super) fn in_words(amount: &str, language: Language) -> Option<String> {
