@@ -11,7 +11,9 @@ use super::transition::{Finding, Timing};
 /// *Invariant*: `Some` for every payment that has not ended, unless it is held.
 pub fn next_wake(payment: &Payment) -> Option<Timestamp> {
     if payment.held_at.is_some() {
-        return payment.closing.tell_at;
+        // Who decides meanwhile is told that it waits; nobody can once the time to decide has run out.
+        let check_at = payment.notice.check_at.filter(|at| *at < payment.terms.expires_at);
+        return earliest([check_at, payment.closing.tell_at, None]);
     }
     let own = match payment.status.stage() {
         Stage::Open => earliest([payment.notice.next_at, payment.notice.check_at, Some(payment.terms.expires_at)]),

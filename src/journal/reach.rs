@@ -7,7 +7,7 @@ use super::reading::{challenge_of, is_open};
 use super::recorded::Started;
 use super::{Act, Journal, Selector, again, lost_race};
 use crate::crash::{self, Point};
-use crate::domain::{Asker, Code, Event, Payment, Principal, Reach, Refusal, SignerTrouble};
+use crate::domain::{Asker, Code, Event, Payment, Principal, Reach, Refusal, SignerTrouble, Terms, is_barred};
 use crate::store::{EffectKind, EffectState, Lease};
 
 /// What a request to reach the signers came to.
@@ -163,7 +163,8 @@ impl Journal {
             round: payment.round,
             payload: payment.document.clone(),
             payment_digest: payment.digest.clone(),
-            challenges: challenges.iter().map(challenge_of).collect(),
+            // Who asks, or is paid, may not decide: the pages and inboxes there are not to ask them.
+            challenges: challenges.iter().filter(|asked| !bars(&payment, &asked.signer_id)).map(challenge_of).collect(),
             expires_at: payment.terms.expires_at,
             confirmations: payment.terms.policy.confirmations(),
         };
@@ -241,6 +242,12 @@ fn and_receipts(words: String, receipts: &[Receipt]) -> String {
 /// What became of each message.
 pub(super) fn with_receipts(receipts: &[Receipt]) -> String {
     receipts.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Whether the payment is one that this account may not decide.
+fn bars(payment: &Payment, account: &str) -> bool {
+    let Terms { policy, .. } = &payment.terms;
+    account.parse().is_ok_and(|signer| is_barred(policy, &payment.terms, &signer))
 }
 
 /// Why no more decisions are wanted, in the signer contract's words.

@@ -199,7 +199,8 @@ impl Journal {
                 if payment.notice.check_at.is_some_and(|at| at <= now) {
                     payment = self.check_on_schedule(payment).await?;
                 }
-                if is_open(&payment) && payment.notice.next_at.is_some_and(|at| at <= now) {
+                let asks = is_open(&payment) && payment.held_at.is_none();
+                if asks && payment.notice.next_at.is_some_and(|at| at <= now) {
                     payment = self.reach(lease, payment, false).await?.payment;
                 }
             }

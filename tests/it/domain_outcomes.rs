@@ -542,6 +542,10 @@ fn a_held_payment_rests_until_a_person_acts() {
         held.notice.next_at = None;
         held.notice.check_at = None;
         assert_eq!(next_wake(&held), None, "{status:?}");
+        held.notice.check_at = Some(NOW);
+        assert_eq!(next_wake(&held), Some(NOW), "{status:?}: who decides meanwhile is told");
+        held.notice.check_at = Some(EXPIRES_AT);
+        assert_eq!(next_wake(&held), None, "{status:?}");
     }
 }
 

@@ -155,10 +155,8 @@ async fn the_person_an_agent_acts_for_does_not_approve() {
             app.call(&app.signer_token("finance-1"), "list_approvals", json!({})).await.body["approvals"],
             json!([])
         );
-        // Nor by way of the signer service.
-        assert_eq!(app.decide_on_page("order-1", &document, &app.jws("finance-1", &document)).await, 200);
-        app.deliver_callbacks().await;
-        app.settle().await;
+        // Nor by way of the signer service, which does not ask them.
+        assert_eq!(app.decide_on_page("order-1", &document, &app.jws("finance-1", &document)).await, 422);
         assert_eq!(app.status("order-1").await.status(), "AWAITING_SIGNER");
         assert_eq!(app.sign_as("finance-2", "order-1").await.status(), "SIGNED");
         app.settle().await;

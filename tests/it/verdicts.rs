@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use countersign::domain::Choice;
+use countersign::domain::{Choice, Role};
 use countersign::proof::decision_digest;
 use serde_json::json;
 
@@ -187,6 +187,101 @@ async fn a_service_that_does_not_ask_is_never_told() {
         app.settle().await;
         assert_eq!(app.status("order-1").await.status(), "EXECUTED");
         assert_eq!(script.told.load(Ordering::SeqCst), 0);
+    })
+    .await;
+}
+
+async fn by_two(app: &App, tool: &str, order: &str) {
+    for person in ["olga", "piet"] {
+        let arguments = json!({"order_id": order, "reference": "bank-1", "evidence": "the bank's statement"});
+        let arguments =
+            if tool == "release_hold" { json!({"order_id": order, "evidence": "it is ours"}) } else { arguments };
+        let answer = app.call(&app.operator_named(person), tool, arguments).await;
+        assert!(!answer.is_error, "{}", answer.body);
+    }
+}
+
+async fn held(app: &App, order: &str) -> String {
+    let page = proposed(app, order).await;
+    let hold =
+        app.call(&app.operator(), "hold_payment", json!({"order_id": order, "reason": "the bank is asked"})).await;
+    assert!(!hold.is_error, "{}", hold.body);
+    let text = app.document("finance-1", order, "approve", "").await;
+    // No link is given out now; the page is open already.
+    let body = json!({"document": text, "jws": app.jws("finance-1", &text)});
+    let answer = app.http.post(format!("{page}/decisions")).json(&body).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    page
+}
+
+#[tokio::test]
+async fn who_decides_on_a_held_payment_is_told_that_it_waits_and_it_counts_once_the_hold_is_released() {
+    each_with(Wishes::default().patient(), async |app: &mut App| {
+        // By the callback; and by the schedule, when the callback is lost.
+        for (order, told) in [("called", true), ("scheduled", false)] {
+            let page = held(app, order).await;
+            assert!(part(app, &page, "finance-1").await.contains("not confirmed yet"), "{order}");
+            if told {
+                heard(app).await;
+            } else {
+                app.pass(Duration::from_secs(31)).await;
+            }
+            let said = part(app, &page, "finance-1").await;
+            assert!(said.contains("an operator holds this payment") && !said.contains("onfirmed"), "{order}: {said}");
+            let payment = app.payment(order).await;
+            assert_eq!((payment.approvals, payment.decisions), (0, 0), "{order}");
+            assert_eq!(app.executions(payment.terms.payment_id.as_str()).await, 0, "{order}");
+            by_two(app, "release_hold", order).await;
+            app.settle().await;
+            assert_eq!(app.status(order).await.status(), "EXECUTED", "{order}");
+            let said = part(app, &page, "finance-1").await;
+            assert!(said.contains("<strong>Approved</strong>") && !said.contains("holds this"), "{order}: {said}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_payment_that_is_paid_by_hand_is_not_said_to_be_approved_by_enough() {
+    each_with(Wishes::default().patient(), async |app: &mut App| {
+        let page = held(app, "order-1").await;
+        by_two(app, "attest_executed", "order-1").await;
+        app.settle().await;
+        assert_eq!(app.status("order-1").await.status(), "EXECUTED");
+        let html = app.http.get(&page).send().await.unwrap().text().await.unwrap();
+        assert!(html.contains("This payment is approved, or already paid.") && !html.contains("Enough"), "{html}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_may_not_decide_is_asked_neither_by_the_page_nor_by_the_inbox() {
+    let people =
+        "[persons]\n\"j.doe\" = [\"finance-2\", \"finance-3\"]\n[payees.beneficiaries]\nacct-1 = \"finance-2\"\n";
+    each_with(ruled(people), async |app: &mut App| {
+        let person = Person::enrolled(app, "finance-3").await;
+        let cookie = signs_in(app, &person.signing_in).await.unwrap();
+        let paid = json!({"order_id": "own", "amount": "199.00", "payee": "acct-1", "notify": true});
+        let asking = app.token("default", "finance-3", "agent-1", &[Role::Agent]);
+        let asked = json!({"order_id": "asked", "amount": "199.00", "payee": "acct-2", "notify": true});
+        let orders_and_askers = [("own", app.agent(), paid), ("asked", asking, asked)];
+        for (order, agent, arguments) in orders_and_askers {
+            let created = app.call(&agent, "create_payment", arguments).await;
+            assert!(!created.is_error, "{}", created.body);
+            let link = app.call(&agent, "get_sign_link", json!({"order_id": order})).await;
+            let html = app.http.get(link.text("sign_url")).send().await.unwrap().text().await.unwrap();
+            assert!(html.contains("Sign as finance-1"), "{order}: {html}");
+            for barred in ["finance-2", "finance-3"] {
+                assert!(!html.contains(&format!("Sign as {barred}")), "{order}: {barred}");
+            }
+            assert_eq!(orders(&inbox(app, &cookie, "").await), [""; 0], "{order}");
+            let text = app.document("finance-2", order, "approve", "").await;
+            let no = app.http.post(format!("{}/decisions", link.text("sign_url")));
+            let no = no.json(&json!({"document": text, "jws": app.jws("finance-2", &text)})).send().await.unwrap();
+            assert_eq!(no.status(), 422, "{order}");
+        }
+        proposed(app, "other").await;
+        assert_eq!(orders(&inbox(app, &cookie, "").await), ["other"], "of another they are asked");
     })
     .await;
 }

@@ -40,8 +40,11 @@ pub(super) fn release(next: &mut Payment, moment: &Moment<'_>) -> Result<(), Ref
         return Err(Refusal::new(Code::InvalidArgument, "the payment is not held; there is nothing to release")
             .about(next.reference()));
     }
-    if next.status.stage() == Stage::Signed {
-        next.execution.next_at = Some(moment.now);
+    match next.status.stage() {
+        // What was decided meanwhile is taken now.
+        Stage::Open => next.notice.check_at = next.notice.check_at.map(|_| moment.now),
+        Stage::Signed => next.execution.next_at = Some(moment.now),
+        Stage::Ended => {}
     }
     Ok(())
 }

@@ -37,9 +37,10 @@ pub(super) const DECIDED: Both = both(
 );
 pub(super) const EXPIRED: Both =
     both("The time to decide has passed. No signature is taken any more.", "决定的时限已过，不再接受签署。");
+/// By whom, and whether by enough, is not known here: what is paid by hand is closed by this word, too.
 pub(super) const CLOSED_SIGNED: Both = both(
-    "Enough people have approved this payment. No signature is taken any more.",
-    "批准此付款的人数已足够，不再接受签署。",
+    "This payment is approved, or already paid. No signature is taken any more.",
+    "此付款已获批准，或已付款，不再接受签署。",
 );
 pub(super) const CLOSED_REJECTED: Both =
     both("This payment was rejected. No signature is taken any more.", "此付款已被驳回，不再接受签署。");
