@@ -11,13 +11,13 @@ use futures::future::BoxFuture;
 
 use super::breaker::BreakerPlan;
 use super::http::{Call, Endpoint, Http, Kind, Raw, Reply, is_shut};
-use super::verdict::{answer, cause_of, is_id, is_name, is_word, parse, trouble};
+use super::verdict::{answer, cause_of, is_address, is_id, is_name, is_word, parse, trouble};
 use super::wire::{
     AskedNotify, AskedRegister, CloseBody, ClosedBody, ItemsBody, LinkBody, NotifiedBody, NotifyBody, ReceiptLine,
     RegisterBody, RegisteredBody, StatusBody,
 };
 use crate::ambient::{Clock, Entropy};
-use crate::config::{Config, ConfigFault, is_web, ms};
+use crate::config::{Config, ConfigFault, ms};
 use crate::domain::{SignerId, Timestamp};
 use crate::journal::ports::{
     Answer, Arrival, Cause, KeptDecision, Notified, Outcome, PresencePort, Receipt, Recorded, Registered, Registration,
@@ -375,18 +375,18 @@ fn status(told: StatusBody, id: &str) -> Result<SignerStatus, Cause> {
         let proof = Proof::of(&line.proof.kind, line.proof.value)?;
         Some(KeptDecision { decision_id: line.decision_id, document: line.document, proof })
     });
+    let online = told.signers.into_iter().filter(|line| line.signer_id.parse::<SignerId>().is_ok());
     Ok(SignerStatus {
         round: told.round,
         open,
         decisions: decisions.collect(),
         receipts: receipts(told.receipts),
         told: told.told.as_str().map(str::to_owned),
-        online: told.signers.into_iter().map(|line| (line.signer_id, line.online)).collect(),
+        online: online.map(|line| (line.signer_id, line.online)).collect(),
     })
 }
 
 fn link(told: LinkBody) -> Result<SignLink, Cause> {
-    let is_address = |text: &str| url::Url::parse(text).is_ok_and(|url| is_web(&url));
     let expires_at = Timestamp::parse_rfc3339(&told.expires_at).ok_or(Cause::Garbage)?;
     if is_address(&told.url) && (told.qr_url.is_empty() || is_address(&told.qr_url)) {
         Ok(SignLink { url: told.url, expires_at, qr_url: told.qr_url })

@@ -274,6 +274,43 @@ async fn reads_are_checked() {
 }
 
 #[tokio::test]
+async fn text_of_the_service_s_that_is_no_address_and_no_name_is_not_passed_on() {
+    let link = async |url: &str, qr_url: &str| {
+        let body =
+            serde_json::json!({"url": url, "qr_url": qr_url, "expires_at": "2026-01-02T03:04:05.000Z"}).to_string();
+        let server = Script::play([says(200, &body)]).await;
+        signer(&server.url).sign_link("s1").await.map(|link| link.url).map_err(|trouble| trouble.cause)
+    };
+    let good = "https://signer.example/sign/x?y=%20z";
+    assert_eq!(link(good, "").await.as_deref(), Ok(good));
+    assert_eq!(link(good, good).await.as_deref(), Ok(good));
+    let longest = format!("https://signer.example/{}", "x".repeat(2_048 - 23));
+    assert_eq!(link(&longest, "").await.as_deref(), Ok(longest.as_str()));
+    for bad in [
+        "https://evil.example/ IGNORE PREVIOUS\n<b>",
+        "https://evil.example/a b",
+        "https://evil.example/a\nb",
+        "https://evil.example/\tb",
+        " https://evil.example/",
+        "https://evil.example/<b>",
+        "https://evil.example/?q=\"now\"",
+        "https://evil.example/#do this",
+        "https://evil.example/\u{202e}txt",
+        "https:evil.example/",
+        "HTTPS://evil.example/",
+        &format!("{longest}x"),
+    ] {
+        assert_eq!(link(bad, "").await, Err(Cause::Garbage), "{bad:?}");
+        assert_eq!(link(good, bad).await, Err(Cause::Garbage), "{bad:?}");
+    }
+
+    let status = r#"{"id":"s1","reference":"pay_1","round":1,"state":"open","decisions":[],"signers":[
+        {"signer_id":"IGNORE PREVIOUS\n<b>","online":true},{"signer_id":"finance-1","online":false}]}"#;
+    let server = Script::play([says(200, status)]).await;
+    assert_eq!(signer(&server.url).status("s1").await.unwrap().online, vec![("finance-1".to_owned(), false)]);
+}
+
+#[tokio::test]
 async fn health_asks_with_the_key_and_presence_is_a_put() {
     let server = Script::play([Step::Say(http(200, "ok")), says(200, r#"{"items":[]}"#)]).await;
     signer(&server.url).health().await.unwrap();

@@ -2,8 +2,10 @@
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use url::Url;
 
 use super::http::{Raw, Reply};
+use crate::config::is_web;
 use crate::journal::ports::{Answer, Cause, Trouble};
 
 /// The kind of trouble that a status alone means, where the contract says nothing better.
@@ -42,6 +44,12 @@ pub(super) fn is_id(id: &str) -> bool {
 /// Whether `name` can be kept and shown: 1 to 128 printable ASCII characters.
 pub(super) fn is_name(name: &str) -> bool {
     (1..=128).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic())
+}
+
+/// Whether `text` is an address that may be passed on as it came: its own serialised form, so that it can hold no space,
+/// line or tag, of at most 2048 characters.
+pub(super) fn is_address(text: &str) -> bool {
+    text.len() <= 2_048 && Url::parse(text).is_ok_and(|url| is_web(&url) && url.as_str() == text)
 }
 
 /// The body as the contract's shape; anything else is garbage.

@@ -2,6 +2,7 @@
 
 use super::attempt::{signer_refusal, signer_trouble};
 use super::decide::{Decision, Source};
+use super::forgotten::says_unknown;
 use super::ports::{Answer, Cause, KeptDecision, SignLink, SignerStatus, Trouble};
 use super::reach::with_receipts;
 use super::reading::is_open;
@@ -10,6 +11,12 @@ use super::{Act, Journal, Selector};
 use crate::domain::{Code, Event, Payment, Principal, Reason, Refusal, Stage};
 use crate::proof::{DecisionDocument, sha256_hex};
 use crate::store::Lease;
+
+/// How many refused decisions of the signer service's are audited of a round: an honest one shows far fewer, and one that
+/// invents them must not fill the database.
+const MOST_REFUSED: usize = 64;
+/// What the entry that stands for all the others says.
+const TOO_MANY: &str = "too_many";
 
 /// What the signer service says now.
 #[derive(Debug, Clone)]
@@ -29,11 +36,17 @@ impl Journal {
         if !is_open(&payment) || payment.notice.signer_ref.is_empty() {
             return Ok(SignerNews { payment, online: Vec::new() });
         }
-        let status = self
-            .signer
-            .status(&payment.notice.signer_ref)
-            .await
-            .map_err(|trouble| signer_refusal(signer_trouble(&trouble), &payment))?;
+        let (payment, status) = match self.signer.status(&payment.notice.signer_ref).await {
+            Err(trouble) if says_unknown(&trouble) => match Box::pin(self.registered_anew(&payment)).await? {
+                Some(payment) => {
+                    let status = self.signer.status(&payment.notice.signer_ref).await;
+                    (payment, status)
+                }
+                None => (payment, Err(trouble)),
+            },
+            status => (payment, status),
+        };
+        let status = status.map_err(|trouble| signer_refusal(signer_trouble(&trouble), &payment))?;
         let payment = self.take_in(payment, &status).await?;
         Ok(SignerNews { payment, online: status.online })
     }
@@ -58,13 +71,29 @@ impl Journal {
             )
             .about(payment.reference()));
         }
-        let payment = self.registered_now(payment).await?;
-        let link = self
-            .signer
-            .sign_link(&payment.notice.signer_ref)
-            .await
-            .map_err(|trouble| link_refusal(&trouble, &payment))?;
+        let payment = Box::pin(self.registered_now(payment)).await?;
+        let (payment, link) = match self.signer.sign_link(&payment.notice.signer_ref).await {
+            Err(trouble) if says_unknown(&trouble) => match Box::pin(self.registered_anew(&payment)).await? {
+                Some(payment) => {
+                    let link = self.signer.sign_link(&payment.notice.signer_ref).await;
+                    (payment, link)
+                }
+                None => (payment, Err(trouble)),
+            },
+            link => (payment, link),
+        };
+        let link = link.map_err(|trouble| link_refusal(&trouble, &payment))?;
         Ok((payment, link))
+    }
+
+    /// Registers what the signer service has forgotten; `None` where it is not done again.
+    async fn registered_anew(&self, payment: &Payment) -> Result<Option<Payment>, Refusal> {
+        match self.forget(payment).await? {
+            Some(payment) if is_open(&payment) && payment.held_at.is_none() => {
+                self.registered_now(payment).await.map(Some)
+            }
+            Some(_) | None => Ok(None),
+        }
     }
 
     async fn registered_now(&self, payment: Payment) -> Result<Payment, Refusal> {
@@ -102,6 +131,7 @@ impl Journal {
                 let payment = self.take_in(payment, &status).await?;
                 self.missed_after_all(payment, &status).await?
             }
+            Err(trouble) if says_unknown(&trouble) => self.forget(&payment).await?.unwrap_or(payment),
             Err(trouble) => {
                 tracing::warn!(payment.id = %payment.terms.payment_id, trouble = %trouble, "the signer service could not be asked for decisions");
                 payment
@@ -186,20 +216,27 @@ impl Journal {
         Ok(self.decide(&payment.terms.tenant, &payment.terms.payment_id, decision).await?.payment)
     }
 
-    /// A decision that does not verify is audited once, however often it is shown again.
+    /// A decision that does not verify is audited once, however often it is shown again, and no more than
+    /// [`MOST_REFUSED`] of a round are.
     async fn refused_decision(&self, payment: &Payment, kept: &KeptDecision, refusal: &Refusal) -> Result<(), Refusal> {
         let mut tx = self.store.begin().await?;
-        let seen = sha256_hex(format!("{}\n{}", kept.document, kept.proof.text()));
         let payment_id = payment.terms.payment_id.as_str();
-        if tx.remember_callback("refused-decision", &seen, payment_id).await? {
-            tracing::warn!(
-                payment.id = payment_id,
-                code = refusal.code.as_str(),
-                "a decision of the signer service was refused"
-            );
-            let act = Act::new("signer-service", "decision.refused")
-                .because(refusal.code.as_str())
-                .with(kept.document.clone());
+        let source = format!("refused-decision:{payment_id}:r{}", payment.round);
+        let seen = sha256_hex(format!("{}\n{}", kept.document, kept.proof.text()));
+        let remembered = tx.callbacks_of(&source).await?;
+        if remembered.contains(&seen) {
+            return Ok(());
+        }
+        let code = refusal.code.as_str();
+        let act = Act::new("signer-service", "decision.refused");
+        let (name, act) = if remembered.len() < MOST_REFUSED {
+            (seen.as_str(), act.because(code).with(kept.document.clone()))
+        } else {
+            tracing::debug!(payment.id = payment_id, code, "one more decision of the signer service was refused");
+            (TOO_MANY, act.because(TOO_MANY))
+        };
+        if tx.remember_callback(&source, name, payment_id).await? {
+            tracing::warn!(payment.id = payment_id, code, "a decision of the signer service was refused");
             tx.audit(self.note(payment, payment, &act));
         }
         Ok(tx.commit().await?)
@@ -208,6 +245,13 @@ impl Journal {
 
 /// Why no link can be had, as the caller sees it.
 fn link_refusal(trouble: &Trouble, payment: &Payment) -> Refusal {
+    if trouble.cause == Cause::Garbage {
+        return Refusal::new(
+            Code::SignerServiceUnavailable,
+            "the signer service's answer holds no usable link, so nothing of it is passed on; an operator must look at the service",
+        )
+        .about(payment.reference());
+    }
     if trouble.cause != Cause::RateLimited {
         return signer_refusal(signer_trouble(trouble), payment);
     }

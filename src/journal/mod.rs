@@ -30,6 +30,7 @@ mod decide;
 mod evidence;
 mod execute;
 mod explain;
+mod forgotten;
 mod history;
 mod inbox;
 mod known;

@@ -110,6 +110,16 @@ pub enum Outcome<T> {
     Unknown(Trouble),
 }
 
+impl<T> Outcome<T> {
+    /// The trouble that the other side refuses it with.
+    pub const fn refusal(&self) -> Option<&Trouble> {
+        match self {
+            Self::Refused(trouble) => Some(trouble),
+            Self::Done(_) | Self::NotSent(_) | Self::Unknown(_) => None,
+        }
+    }
+}
+
 /// What a read yielded.
 pub type Answer<T> = Result<T, Trouble>;
 

@@ -2,6 +2,7 @@
 
 use super::asking::{Whom, notify_key};
 use super::attempt::{Intent, Settlement, signer_refusal, signer_trouble, verdict};
+use super::forgotten::says_unknown;
 use super::ports::{Cause, Notified, Outcome, Receipt, Registered, Registration};
 use super::reading::{challenge_of, is_open};
 use super::recorded::Started;
@@ -60,6 +61,29 @@ impl Journal {
     /// Registers the round if need be, then notifies. The caller holds the lease; `last` gives it back.
     #[tracing::instrument(name = "journal.signers.reach", skip_all, fields(payment.id = %payment.terms.payment_id))]
     pub(super) async fn reach(&self, lease: &Lease, payment: Payment, last: bool) -> Result<Reaching, Refusal> {
+        let (reaching, forgotten) = Box::pin(self.attempt(lease, payment, last, true)).await?;
+        if !forgotten {
+            return Ok(reaching);
+        }
+        if !is_open(&reaching.payment) {
+            if last {
+                self.release(lease).await?;
+            }
+            return Ok(reaching);
+        }
+        // Once: a service that forgets it again at once has this attempt used up.
+        Ok(Box::pin(self.attempt(lease, reaching.payment, last, false)).await?.0)
+    }
+
+    /// One attempt; and whether the signer service has forgotten the payment, which only counts where `anew`: the lease is
+    /// kept then.
+    async fn attempt(
+        &self,
+        lease: &Lease,
+        payment: Payment,
+        last: bool,
+        anew: bool,
+    ) -> Result<(Reaching, bool), Refusal> {
         let registered = match self.ensure_registered(lease, payment).await? {
             Ok(payment) => payment,
             Err((payment, trouble)) => {
@@ -67,19 +91,19 @@ impl Journal {
                     self.release(lease).await?;
                 }
                 let trouble = signer_refusal(trouble, &payment);
-                return Ok(Reaching { payment, trouble: Some(trouble) });
+                return Ok((Reaching { payment, trouble: Some(trouble) }, false));
             }
         };
         if !is_open(&registered) {
             if last {
                 self.release(lease).await?;
             }
-            return Ok(Reaching { payment: registered, trouble: None });
+            return Ok((Reaching { payment: registered, trouble: None }, false));
         }
-        self.send_notification(lease, last).await
+        self.send_notification(lease, last, anew).await
     }
 
-    async fn send_notification(&self, lease: &Lease, last: bool) -> Result<Reaching, Refusal> {
+    async fn send_notification(&self, lease: &Lease, last: bool, anew: bool) -> Result<(Reaching, bool), Refusal> {
         let started = Started::now(&self.clock);
         let mut tx = self.store.begin().await?;
         let payment = self.under_lease(&mut tx, lease).await?;
@@ -94,6 +118,20 @@ impl Journal {
         let (payment, recorded) = self.record(tx, started, &payment, vec![Event::NotifyStarted], intent).await?;
         let outcome = self.signer.notify(&recorded).await;
         let (state, words) = verdict(&outcome);
+        let forgotten =
+            anew && outcome.refusal().is_some_and(says_unknown) && self.may_register_again(&payment).await?;
+        if forgotten {
+            let settlement = Settlement {
+                kind: EffectKind::SignerNotify,
+                key: recorded.key(),
+                state,
+                outcome: words,
+                event: Event::Forgotten { signer_ref: recorded.target().to_owned(), number },
+                release: None,
+            };
+            let payment = self.settle(payment.terms.payment_id.as_str(), settlement).await?;
+            return Ok((Reaching { payment, trouble: None }, true));
+        }
         let (reach, outcome) = match outcome {
             Outcome::Done(Notified { unreachable: None, receipts }) => {
                 // Whom an earlier attempt at it asked, it asks again.
@@ -126,10 +164,10 @@ impl Journal {
         };
         let payment = self.settle(payment.terms.payment_id.as_str(), settlement).await?;
         let trouble = trouble.map(|trouble| signer_refusal(trouble, &payment));
-        Ok(Reaching { payment, trouble })
+        Ok((Reaching { payment, trouble }, false))
     }
 
-    /// Makes the payment's round known to the signer service, once.
+    /// Makes the payment's round known to the signer service, once; and again where that has forgotten it.
     ///
     /// The inner error is the signer service's trouble with the payment as it stands then.
     pub(super) async fn ensure_registered(
@@ -142,7 +180,7 @@ impl Journal {
         }
         let kind = EffectKind::SignerRegister;
         let payment_id = payment.terms.payment_id.to_string();
-        let key = format!("{payment_id}:{}:r{}", kind.as_str(), payment.round);
+        let key = self.key_to_register(&payment).await?;
         if let Some(known) = self.registered_before(&key, &payment).await? {
             let settlement = Settlement {
                 kind,

@@ -64,4 +64,10 @@ impl Tx {
             .execute(conn).await?.rows_affected());
         Ok(new == 1)
     }
+
+    /// The ids of the callbacks that are remembered of `source`.
+    pub async fn callbacks_of(&mut self, source: &str) -> Result<Vec<String>, StoreFault> {
+        let sql = "SELECT event_id FROM callbacks WHERE source = $1";
+        Ok(on!(self, conn => sqlx::query_scalar(sql).bind(source).fetch_all(conn).await)?)
+    }
 }

@@ -54,6 +54,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         1 => select(vec![Asker::Agent, Asker::Operator]).prop_map(Event::NotifyRequested),
         1 => Just(Event::NotifyStarted),
         1 => (0_i64..4).prop_map(|round| Event::Registered { signer_ref: "sgn-1".to_owned(), round }),
+        1 => (0_i64..9).prop_map(|number| Event::Forgotten { signer_ref: "sgn-1".to_owned(), number }),
         1 => (1_i64..9).prop_map(|number| Event::Unreached { number }),
         3 => (1_i64..9, reach).prop_map(|(number, reach)| Event::Notified { number, since: CREATED_AT, reach }),
         1 => trouble().prop_map(Event::RegisterTroubled),

@@ -32,6 +32,10 @@ under way                         | >AWAITING ~         >AWAITING >AWAITING ~   
 reached nobody after all          | =         >UNREACH  =         =         =         =          =         | =        =        =       =         =
 reached nobody after all, held    | =         =         =         =         =         =          =         | =        =        =       =         =
 an older one reached nobody       | =         =         =         =         =         =          =         | =        =        =       =         =
+lost by the service               | =         ~         ~         ~         =         =          =         | =        =        =       =         =
+lost by the service, held         | =         ~         ~         ~         =         =          =         | =        =        =       =         =
+lost by the service when notified | ~         ~         ~         ~         ~         ~          ~         | ~        ~        ~       ~         ~
+lost under an older id            | =         =         =         =         =         =          =         | =        =        =       =         =
 unreachable                       | >UNREACH  >UNREACH  ~         ~         ~         ~          ~         | ~        ~        ~       ~         ~
 notify: service down              | ~         ~         ~         ~         =         =          =         | =        =        =       =         =
 notify: key refused               | ~         ~         ~         ~         =         =          =         | =        =        =       =         =
@@ -174,6 +178,9 @@ fn row(name: &str) -> Row {
         "under way" => notified(Reach::UnderWay),
         "reached nobody after all" => Event::Unreached { number: 1 },
         "an older one reached nobody" => Event::Unreached { number: 0 },
+        "lost by the service" => Event::Forgotten { signer_ref: "sgn-1".to_owned(), number: 0 },
+        "lost by the service when notified" => Event::Forgotten { signer_ref: "sgn-1".to_owned(), number: 2 },
+        "lost under an older id" => Event::Forgotten { signer_ref: "sgn-0".to_owned(), number: 0 },
         "unreachable" => notified(Reach::Unreachable),
         "notify: service down" => notified(Reach::Troubled(SignerTrouble::ServiceUnavailable)),
         "notify: key refused" => notified(Reach::Troubled(SignerTrouble::Unauthorized)),
@@ -239,6 +246,7 @@ fn variant(event: &Event) -> &'static str {
         Event::Notified { reach: Reach::Reached, .. } => "reached",
         Event::Notified { reach: Reach::UnderWay, .. } => "under way",
         Event::Unreached { .. } => "unreached",
+        Event::Forgotten { .. } => "forgotten",
         Event::Notified { reach: Reach::Unreachable, .. } => "unreachable",
         Event::Notified { reach: Reach::Troubled(trouble), .. } | Event::RegisterTroubled(trouble) => match trouble {
             SignerTrouble::ServiceUnavailable => "trouble: unavailable",
@@ -285,7 +293,7 @@ fn variant(event: &Event) -> &'static str {
 }
 
 /// What [`variant`] can say.
-const VARIANTS: usize = 47;
+const VARIANTS: usize = 48;
 
 /// The rows of the table: the event's words and one cell a column.
 fn rows() -> Vec<(&'static str, Vec<&'static str>)> {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 
 use crate::harness::app::{App, CALLBACK_SECRET, Wishes, each, each_with};
+use crate::harness::peer::Weather;
 
 /// The true time, by which receivers judge timestamps.
 #[expect(clippy::disallowed_methods, reason = "a callback's timestamp is judged by the machine's own clock")]
@@ -229,6 +230,39 @@ async fn callbacks_in_the_thick_of_it_lose_no_decision() {
             assert_eq!(app.executions(payment.terms.payment_id.as_str()).await, 1);
         }
         assert_eq!(app.requests(&other).await, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn invented_decisions_are_audited_up_to_a_bound_and_hide_no_true_one() {
+    each(async |app: &mut App| {
+        let payment = app.awaiting("order-1").await;
+        let id = app.payment("order-1").await.notice.signer_ref;
+        let shown = |from: usize| {
+            let invented = |n: usize| {
+                let proof = json!({"type": "jws", "value": format!("a..{n}")});
+                json!({"decision_id": format!("d{n}"), "document": format!("invented {n}"), "proof": proof})
+            };
+            let decisions: Vec<Value> = (from..from + 40).map(invented).collect();
+            let body = json!({"id": id, "reference": payment, "round": 1, "state": "open", "signers": [],
+                "decisions": decisions});
+            // Test answers live as long as the test.
+            Weather::Answer(200, "application/json", Box::leak(body.to_string().into_boxed_str()))
+        };
+        // The second shows what the first has shown: nothing is added.
+        for (from, audited, too_many) in [(0, 40, 0), (0, 40, 0), (40, 65, 1), (80, 65, 1), (0, 65, 1), (120, 65, 1)] {
+            app.signer.once("/status", shown(from));
+            app.call(&app.agent(), "check_sign_status", json!({"order_id": "order-1"})).await;
+            assert_eq!(app.audited_events("decision.refused").await, audited, "from {from}");
+            assert_eq!(app.audited("decision.refused", "too_many").await, too_many, "from {from}");
+        }
+        assert_eq!(app.rows("callbacks").await, 65, "nor is anything remembered of the rest");
+        let document = app.document("finance-1", "order-1", "approve", "").await;
+        assert_eq!(app.decide_on_page("order-1", &document, &app.jws("finance-1", &document)).await, 200);
+        app.pass(Duration::from_mins(1)).await;
+        assert_eq!(app.status("order-1").await.status(), "EXECUTED");
+        assert_eq!(app.executions(&payment).await, 1);
     })
     .await;
 }

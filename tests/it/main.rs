@@ -54,6 +54,7 @@ mod flow_decisions;
 mod flow_drain;
 mod flow_edges;
 mod flow_execution;
+mod flow_forgotten;
 mod flow_main;
 mod flow_read_only;
 mod flow_seats;

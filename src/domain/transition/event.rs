@@ -105,6 +105,13 @@ pub enum Event {
         /// The number.
         number: i64,
     },
+    /// The signer service does not know any more what was registered with it.
+    Forgotten {
+        /// Its id for the payment that it does not know.
+        signer_ref: String,
+        /// The notification that it answered so; 0 for none.
+        number: i64,
+    },
     /// Registering did not come to an end.
     RegisterTroubled(SignerTrouble),
     /// A hint that the signer service has news.
@@ -236,6 +243,7 @@ impl Event {
             Self::Registered { .. }
             | Self::Notified { .. }
             | Self::Unreached { .. }
+            | Self::Forgotten { .. }
             | Self::RegisterTroubled(_)
             | Self::RailConfirmed { .. }
             | Self::RailRefused { .. }

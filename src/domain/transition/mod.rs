@@ -27,7 +27,8 @@ use rail::{
 };
 use restored::{asked_anew, intent_recovered, not_again, paid_unseen};
 use signing::{
-    Decided, cancel, deadline, decided, notified, notify_requested, notify_started, registered, troubled, unreached,
+    Decided, cancel, deadline, decided, forgotten, notified, notify_requested, notify_started, registered, troubled,
+    unreached,
 };
 
 /// The spans that transitions go by; configuration, never the clock.
@@ -96,6 +97,7 @@ pub fn apply(payment: &Payment, event: Event, moment: &Moment<'_>) -> Result<App
         Event::Registered { signer_ref, round } => registered(&mut next, signer_ref, round, moment),
         Event::Notified { number, since, reach } => notified(&mut next, number, since, &reach, moment),
         Event::Unreached { number } => unreached(&mut next, number, moment),
+        Event::Forgotten { signer_ref, number } => forgotten(&mut next, &signer_ref, number, moment),
         Event::RegisterTroubled(trouble) => troubled(&mut next, trouble, moment),
         Event::Hinted => match next.status.stage() {
             Stage::Open => next.notice.check_at = Some(moment.now),

@@ -59,12 +59,31 @@ pub(super) fn notify_started(next: &mut Payment, moment: &Moment<'_>) -> Result<
 }
 
 pub(super) fn registered(next: &mut Payment, signer_ref: String, round: i64, moment: &Moment<'_>) {
-    let unknown = next.notice.signer_ref.is_empty();
+    let unknown = next.notice.signer_ref != signer_ref;
     next.notice.signer_ref = signer_ref;
     next.notice.registered_round = next.notice.registered_round.max(round);
     if unknown && next.status.stage() != Stage::Open {
         // It ended while the registration was on its way: the signer service has it and must hear so.
         next.closing.tell_at = Some(moment.now);
+    }
+}
+
+/// What was registered is to be registered anew, and whoever had been told is told again; no attempt is used up by it.
+///
+/// The old id stays until there is another: what is sent to it meanwhile is answered as this was.
+pub(super) fn forgotten(next: &mut Payment, signer_ref: &str, number: i64, moment: &Moment<'_>) {
+    next.notice.settled = next.notice.settled.max(number);
+    match next.status.stage() {
+        Stage::Open => {}
+        Stage::Signed | Stage::Ended => return,
+    }
+    // Of another id it was known before: it has been registered since.
+    if next.notice.signer_ref != signer_ref || next.notice.registered_round == 0 {
+        return;
+    }
+    next.notice.registered_round = 0;
+    if next.status != Status::Created {
+        next.notice.next_at = Some(moment.now);
     }
 }
 
