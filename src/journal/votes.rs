@@ -1,5 +1,7 @@
 //! Decisions as votes: what a further word of the same signer is, and how far a payment has come.
 
+use std::time::Duration;
+
 use super::Journal;
 use super::decide::Decision;
 use super::reading::is_open;
@@ -20,6 +22,45 @@ pub(super) fn votes(decisions: &[StoredDecision]) -> Vec<Vote> {
             })
         })
         .collect()
+}
+
+/// How far the store's clock may have stepped back for a decision to be taken in all the same: more than the correction of
+/// a clock or a failover is apart, and so little that an expiry that comes late by it does no harm.
+const STEP: Duration = Duration::from_mins(5);
+
+/// When a decision is taken in: now, but no earlier than its signer was asked, its key counted and others decided.
+///
+/// The clock that tells may have stepped back since, and who judges the evidence later knows of no clock.
+///
+/// *Errors*: `STORE_UNAVAILABLE` while the clock is further behind, or the payment expires before it has caught up.
+pub(super) fn taken_at(
+    payment: &Payment,
+    now: Timestamp,
+    since: Timestamp,
+    earlier: &[StoredDecision],
+) -> Result<Timestamp, Refusal> {
+    let last = earlier.iter().map(|before| Timestamp::from_micros(before.decided_at)).max();
+    let since = last.map_or(since, |last| last.max(since));
+    if since <= now {
+        return Ok(now);
+    }
+    let behind = since.since(now);
+    tracing::warn!(
+        payment.id = payment.terms.payment_id.as_str(),
+        behind_ms = u64::try_from(behind.as_millis()).unwrap_or(u64::MAX),
+        "the database's clock has stepped back: it is behind what is stored already"
+    );
+    if behind <= STEP && since < payment.terms.expires_at {
+        return Ok(since);
+    }
+    Err(Refusal::new(
+        Code::StoreUnavailable,
+        format!(
+            "the database's clock is behind what it has stored, by {} s; an operator must set it",
+            behind.as_secs()
+        ),
+    )
+    .about(payment.reference()))
 }
 
 /// What a signer's word is beside those that they gave before in this round.
