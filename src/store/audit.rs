@@ -91,8 +91,7 @@ impl Tx {
     /// Last in the transaction: the tenant's head row is the only lock taken after it, so two
     /// transactions can't wait for each other.
     pub(super) async fn write_audit(&mut self) -> Result<(), StoreFault> {
-        let ts = self.at().rfc3339();
-        let now = self.now().micros();
+        let (ts, now) = (self.at().rfc3339(), self.at().micros());
         let notes = std::mem::take(&mut self.notes);
         let mut tenants: Vec<String> = notes.iter().map(|note| note.tenant.clone()).collect();
         tenants.sort_unstable();
