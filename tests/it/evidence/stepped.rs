@@ -46,10 +46,12 @@ async fn a_key_that_is_revoked_by_a_clock_behind_is_not_revoked_before_it_decide
             app.clock.advance(waits);
             is_paid(app, order).await;
             app.clock.advance(-waits - 10 * SECOND);
+            let next = format!("{order}-next");
+            app.awaiting(&next).await;
+            let jws = app.jws(person, &app.document(person, &next, "approve", "").await);
             app.revoke_key(person).await;
             is_whole(app).await;
-            app.awaiting(&format!("{order}-next")).await;
-            let refused = app.sign_as(person, &format!("{order}-next")).await;
+            let refused = app.confirm(person, &next, &jws).await;
             assert_eq!(refused.code(), "SIGNATURE_INVALID", "it counts no more, whatever the clock says");
         }
     })
