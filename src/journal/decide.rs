@@ -4,12 +4,12 @@ use super::budget::judged_again;
 use super::counter::take_counter;
 use super::create::document;
 use super::reading::{decision_bytes, signer_of};
-use super::votes::{Word, votes, wants_another, word};
+use super::votes::{Word, taken_at, votes, wants_another, word};
 use super::{Act, Journal, Selector, again, unless_restoring};
 use crate::crash::{self, Point};
 use crate::domain::{
     Applied, ApprovalPolicy, Choice, Code, DecisionId, Event, Payment, PaymentId, Principal, Reason, Refusal, SignerId,
-    Standing, TenantId, Terms, Turn, Vote, apply, cast, evaluate, has_voice, is_barred, is_requester, lost,
+    Standing, TenantId, Terms, Timestamp, Turn, Vote, apply, cast, evaluate, is_barred, is_requester, lost,
 };
 use crate::proof::{Claim, DecisionDocument, PASSKEY, Proof, SignerKey};
 use crate::store::{Counter, Guard, PinnedKey, StoredDecision, Tx};
@@ -109,7 +109,7 @@ impl Journal {
             .payment(tenant.as_str(), payment_id)
             .await?
             .ok_or_else(|| Refusal::new(Code::PaymentNotFound, "there is no such payment"))?;
-        let Verified { document, digest, key_id, counter } = self.verify(&mut tx, &payment, decision).await?;
+        let Verified { document, digest, key_id, counter, since } = self.verify(&mut tx, &payment, decision).await?;
         let earlier = tx.decisions(payment_id.as_str(), payment.round).await?;
         let confirmation = match word(&payment, &earlier, decision, (&document, &key_id))? {
             Word::Repeated => {
@@ -120,20 +120,13 @@ impl Journal {
             }
             Word::New(confirmation) => confirmation,
         };
-        let voice = |at| has_voice(&payment.terms.policy, &payment.terms, &decision.signer, at);
-        if !voice(Some(tx.now())) {
-            let why = if voice(None) {
-                "you are nobody's deputy at this time; whom you stand in for at other times must decide"
-            } else {
-                "nobody for whom you may speak may decide this payment: they ask for it, or are paid by it"
-            };
-            return Err(Refusal::new(Code::SignerNotEligible, why).about(payment.reference()));
-        }
+        tx.not_before(taken_at(&payment, tx.now(), since, &earlier)?);
+        may_speak(&payment, &decision.signer, tx.at())?;
         let counter = match counter {
             Some(counter) => take_counter(&mut tx, &payment, (&key_id, counter), &decision.signer, &digest).await?,
             None => Counter::Further,
         };
-        let vote = Vote { signer: decision.signer.clone(), choice: decision.choice, key: key_id.clone(), at: tx.now() };
+        let vote = Vote { signer: decision.signer.clone(), choice: decision.choice, key: key_id.clone(), at: tx.at() };
         let cast = cast(&payment.terms.policy, &payment.terms, &votes(&earlier), vote);
         if cast.turn == Turn::Later {
             return Err(Refusal::new(
@@ -153,12 +146,12 @@ impl Journal {
             proof_type: decision.proof.form().to_owned(),
             proof: decision.proof.text().to_owned(),
             confirmation,
-            decided_at: tx.now().micros(),
+            decided_at: tx.at().micros(),
             payment_version: payment.version.saturating_add(1),
         };
         let actor = format!("signer:{}", decision.signer);
         let word = format!("decision.{}", decision.choice.as_str());
-        let act = Act { guard: Guard::Decision { now: tx.now() }, ..Act::new(&actor, &word).with(digest) };
+        let act = Act { guard: Guard::Decision { now: tx.at() }, ..Act::new(&actor, &word).with(digest) };
         let event = Event::Decided {
             round: payment.round,
             standing: cast.standing,
@@ -244,7 +237,10 @@ impl Journal {
             return Err(invalid("the registry's root has not signed this key's entry; an operator certifies keys"));
         }
         match key.verify(&pinned.key_id, &document, &decision.proof) {
-            Ok(counter) => Ok(Verified { document, digest, key_id: pinned.key_id.clone(), counter }),
+            Ok(counter) => {
+                let since = Timestamp::from_micros(challenge.issued_at.max(pinned.enrolled_at));
+                Ok(Verified { document, digest, key_id: pinned.key_id.clone(), counter, since })
+            }
             Err(_) if signs_earlier(tx, payment, decision, (&key, &pinned.key_id), &self.rules.audience).await? => {
                 Err(about(not_this_round(Code::SigningRoundStale)))
             }
@@ -312,6 +308,8 @@ struct Verified {
     key_id: String,
     /// The passkey's counter.
     counter: Option<u32>,
+    /// Since when its signer was asked and the key counts.
+    since: Timestamp,
 }
 
 /// The pinned key that a proof claims, if it still counts.

@@ -159,7 +159,6 @@ impl Registry {
     /// Revoking it again changes nothing. *Errors*: `INVALID_ARGUMENT` when there is no such key.
     pub async fn revoke(self, store: &Store, key_id: &KeyId) -> Result<PinnedKey, Refusal> {
         let mut tx = store.begin().await?;
-        let at = tx.now();
         let known = tx.pinned_keys(self.tenant.as_str(), self.signer.as_str()).await?;
         let names: Vec<&str> = known.iter().map(|key| key.key_id.as_str()).collect();
         let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -167,7 +166,13 @@ impl Registry {
             .into_iter()
             .find(|key| key.key_id == key_id.as_str())
             .ok_or_else(|| Refusal::invalid("key_id", format!("is no key of this signer's; theirs are: {names}")))?;
-        if tx.revoke_key(self.tenant.as_str(), self.signer.as_str(), key_id.as_str(), at).await? {
+        let (tenant, signer) = (self.tenant.as_str(), self.signer.as_str());
+        // What it decided before it was revoked counts on, whatever the clock did since: evidence tells by milliseconds.
+        if let Some(last) = tx.last_decided(tenant, signer, key_id.as_str()).await? {
+            tx.not_before(last.to_millis().plus_micros(1_000));
+        }
+        let at = tx.at();
+        if tx.revoke_key(tenant, signer, key_id.as_str(), at).await? {
             tx.audit(self.note("signer_key.revoked", key_id.as_str(), String::new()));
             tx.commit().await?;
         }

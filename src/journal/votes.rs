@@ -1,9 +1,11 @@
 //! Decisions as votes: what a further word of the same signer is, and how far a payment has come.
 
+use std::time::Duration;
+
 use super::Journal;
 use super::decide::Decision;
 use super::reading::is_open;
-use crate::domain::{Choice, Code, Payment, Progress, Refusal, Timestamp, Vote, progress};
+use crate::domain::{Choice, Code, Payment, Progress, Refusal, SignerId, Timestamp, Vote, has_voice, progress};
 use crate::store::StoredDecision;
 
 /// The decisions that count, in their order.
@@ -20,6 +22,45 @@ pub(super) fn votes(decisions: &[StoredDecision]) -> Vec<Vote> {
             })
         })
         .collect()
+}
+
+/// How far the store's clock may have stepped back for a decision to be taken in all the same: more than the correction of
+/// a clock or a failover is apart, and so little that an expiry that comes late by it does no harm.
+const STEP: Duration = Duration::from_mins(5);
+
+/// When a decision is taken in: now, but no earlier than its signer was asked, its key counted and others decided.
+///
+/// The clock that tells may have stepped back since, and who judges the evidence later knows of no clock.
+///
+/// *Errors*: `STORE_UNAVAILABLE` while the clock is further behind, or the payment expires before it has caught up.
+pub(super) fn taken_at(
+    payment: &Payment,
+    now: Timestamp,
+    since: Timestamp,
+    earlier: &[StoredDecision],
+) -> Result<Timestamp, Refusal> {
+    let last = earlier.iter().map(|before| Timestamp::from_micros(before.decided_at)).max();
+    let since = last.map_or(since, |last| last.max(since));
+    if since <= now {
+        return Ok(now);
+    }
+    let behind = since.since(now);
+    tracing::warn!(
+        payment.id = payment.terms.payment_id.as_str(),
+        behind_ms = u64::try_from(behind.as_millis()).unwrap_or(u64::MAX),
+        "the database's clock has stepped back: it is behind what is stored already"
+    );
+    if behind <= STEP && since < payment.terms.expires_at {
+        return Ok(since);
+    }
+    Err(Refusal::new(
+        Code::StoreUnavailable,
+        format!(
+            "the database's clock is behind what it has stored, by {} s; an operator must set it",
+            behind.as_secs()
+        ),
+    )
+    .about(payment.reference()))
 }
 
 /// What a signer's word is beside those that they gave before in this round.
@@ -64,6 +105,22 @@ pub(super) fn word(
         );
     }
     Ok(Word::New(i64::try_from(own.len()).unwrap_or(i64::MAX).saturating_add(1)))
+}
+
+/// Whether `signer` may decide at `at`, for themselves or for somebody else.
+///
+/// *Errors*: `SIGNER_NOT_ELIGIBLE`.
+pub(super) fn may_speak(payment: &Payment, signer: &SignerId, at: Timestamp) -> Result<(), Refusal> {
+    let voice = |at| has_voice(&payment.terms.policy, &payment.terms, signer, at);
+    if voice(Some(at)) {
+        return Ok(());
+    }
+    let why = if voice(None) {
+        "you are nobody's deputy at this time; whom you stand in for at other times must decide"
+    } else {
+        "nobody for whom you may speak may decide this payment: they ask for it, or are paid by it"
+    };
+    Err(Refusal::new(Code::SignerNotEligible, why).about(payment.reference()))
 }
 
 /// Whether `signer` has approved, and the rule has them confirm it with another key.

@@ -211,7 +211,21 @@ impl Tx {
         })
     }
 
-    /// Revokes a signer's key from now on; `false` when there is no such active key.
+    /// When a signer's key decided last, but for what is in the archive, which has not changed for long.
+    pub async fn last_decided(
+        &mut self,
+        tenant: &str,
+        signer_id: &str,
+        key_id: &str,
+    ) -> Result<Option<Timestamp>, StoreFault> {
+        let last: Option<i64> = on!(self, conn => sqlx::query_scalar("SELECT MAX(d.decided_at) FROM decisions d \
+              JOIN payments p ON p.payment_id = d.payment_id \
+              WHERE p.tenant = $1 AND d.signer_id = $2 AND d.key_id = $3")
+            .bind(tenant).bind(signer_id).bind(key_id).fetch_one(conn).await)?;
+        Ok(last.map(Timestamp::from_micros))
+    }
+
+    /// Revokes a signer's key as of `at`; `false` when there is no such active key.
     pub async fn revoke_key(
         &mut self,
         tenant: &str,

@@ -4,6 +4,7 @@ use sqlx::FromRow;
 
 use super::engine::{Session, Tx, on};
 use super::fault::StoreFault;
+use crate::domain::Timestamp;
 use crate::proof::{AuditFacts, GENESIS, link};
 
 /// One fact to be audited.
@@ -70,6 +71,16 @@ impl Session {
 }
 
 impl Tx {
+    /// Has what this transaction tells be no earlier than `at`, which it follows: the clock may have stepped back.
+    pub fn not_before(&mut self, at: Timestamp) {
+        self.floor = self.floor.max(at);
+    }
+
+    /// When what this transaction tells happened: now, but no earlier than what it follows.
+    pub fn at(&self) -> Timestamp {
+        self.now().max(self.floor)
+    }
+
     /// Adds a fact; it is chained when the transaction commits.
     pub fn audit(&mut self, note: AuditNote) {
         self.notes.push(note);
@@ -80,8 +91,7 @@ impl Tx {
     /// Last in the transaction: the tenant's head row is the only lock taken after it, so two
     /// transactions can't wait for each other.
     pub(super) async fn write_audit(&mut self) -> Result<(), StoreFault> {
-        let ts = self.now().rfc3339();
-        let now = self.now().micros();
+        let (ts, now) = (self.at().rfc3339(), self.at().micros());
         let notes = std::mem::take(&mut self.notes);
         let mut tenants: Vec<String> = notes.iter().map(|note| note.tenant.clone()).collect();
         tenants.sort_unstable();

@@ -96,6 +96,7 @@ pub struct Tx {
     session: Session,
     now: Timestamp,
     shift: i64,
+    pub(super) floor: Timestamp,
     pub(super) notes: Vec<AuditNote>,
     writes: Writes,
 }
@@ -237,13 +238,8 @@ impl Store {
             Pools::Lite { write, read, file } => {
                 writes.try_out(file.held(write)?, read).await?;
                 let tx = write.begin_with("BEGIN IMMEDIATE").await?;
-                Ok(Tx {
-                    session: Session(Link::LiteTx(tx)),
-                    now: self.clock.now(),
-                    shift: 0,
-                    notes: Vec::new(),
-                    writes,
-                })
+                let (session, now) = (Session(Link::LiteTx(tx)), self.clock.now());
+                Ok(Tx { session, now, shift: 0, floor: now, notes: Vec::new(), writes })
             }
             Pools::Pg { write, .. } => {
                 let mut tx = write.begin().await?;
@@ -253,7 +249,7 @@ impl Store {
                 }
                 let shift = self.clock.shift();
                 let now = Timestamp::from_micros(now).plus_micros(shift);
-                Ok(Tx { session: Session(Link::PgTx(tx)), now, shift, notes: Vec::new(), writes })
+                Ok(Tx { session: Session(Link::PgTx(tx)), now, shift, floor: now, notes: Vec::new(), writes })
             }
         }
     }

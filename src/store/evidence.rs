@@ -27,15 +27,15 @@ pub struct StoredCheckpoint {
     pub note: String,
 }
 
-/// Every decision on a payment, wherever they are kept, as they were taken in.
+/// Every decision on a payment, wherever they are kept, in the order they were counted: a clock that steps back orders nothing.
 const DECISIONS: &str = "SELECT round, decided_at, decision_id, signer_id, key_id, choice, reason, document, digest, \
        proof_type, proof, confirmation, payment_version FROM decisions WHERE payment_id = $1 \
      UNION ALL SELECT round, decided_at, decision_id, signer_id, key_id, choice, reason, document, digest, \
        proof_type, proof, confirmation, payment_version FROM archived_decisions WHERE payment_id = $1 \
-     ORDER BY round, decided_at, payment_version, decision_id";
+     ORDER BY round, payment_version, decided_at, decision_id";
 
 impl Session {
-    /// Every decision on a payment, in the order they were taken in.
+    /// Every decision on a payment, in the order they were counted.
     pub async fn timed_decisions(&mut self, payment_id: &str) -> Result<Vec<TimedDecision>, StoreFault> {
         Ok(on!(self, conn => sqlx::query_as(DECISIONS).bind(payment_id).fetch_all(conn).await)?)
     }

@@ -230,7 +230,7 @@ async fn a_deputy_who_was_withdrawn_before_the_execution_counts_no_more() {
 }
 
 /// A second key of a person's, pinned under `second`.
-async fn second_key(app: &App, person: &str) -> SigningKey {
+pub(crate) async fn second_key(app: &App, person: &str) -> SigningKey {
     let key = SigningKey::from_seed(&[99; 32]);
     let name = "second".parse().unwrap();
     assert!(registry(person).pin(app.db.store(), &name, &SignerKey::Jws(key.public())).await.unwrap());
@@ -246,7 +246,7 @@ async fn to_sign(app: &App, person: &str, order: &str) -> Vec<(String, String)> 
 }
 
 /// Approves with that key of theirs.
-async fn approve(app: &App, person: &str, order: &str, (key, key_id): (&SigningKey, &str)) -> Answer {
+pub(crate) async fn approve(app: &App, person: &str, order: &str, (key, key_id): (&SigningKey, &str)) -> Answer {
     let text = app.document(person, order, "approve", "").await;
     let mut document = DecisionDocument::parse(&text).unwrap();
     key_id.clone_into(&mut document.key_id);

@@ -89,7 +89,9 @@ fn doubt(case: &Case<'_>, intended: &AuditFacts, decision: &StoredDecision) -> O
         return Some("a signature that does not verify");
     }
     let when = |text: &str| Timestamp::parse_rfc3339(text).map(Timestamp::micros);
-    let revoked = case.known.keys.get(&name).and_then(|history| when(&history.revoked.as_ref()?.at));
+    // One that the chain tells of later revoked nothing yet, whatever the clock said.
+    let revoked = case.known.keys.get(&name).and_then(|history| history.revoked.as_ref());
+    let revoked = revoked.filter(|revoked| revoked.seq < position(intended)).and_then(|revoked| when(&revoked.at));
     let begun = when(&intended.ts).unwrap_or(i64::MAX).saturating_sub(UNDER_WAY_MICROS);
     revoked.is_some_and(|revoked| revoked < begun).then_some("a key that had been revoked")
 }

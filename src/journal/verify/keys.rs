@@ -20,7 +20,7 @@ pub(super) struct KeyHistory {
 /// A key's end as the chain tells of it.
 #[derive(Debug, Clone)]
 pub(super) struct Revocation {
-    seq: i64,
+    pub(super) seq: i64,
     /// When, as the entry says.
     pub(super) at: String,
 }

@@ -7,6 +7,7 @@ mod desk;
 mod good;
 mod people;
 mod root;
+mod stepped;
 mod tampered;
 mod vectors;
 

@@ -55,6 +55,28 @@ async fn a_person_decides_once_in_a_round() {
     }
 }
 
+#[tokio::test]
+async fn decisions_are_in_the_order_they_were_counted_whatever_the_clock_said() {
+    for engine in engines() {
+        let db = TestDatabase::new(engine).await;
+        let mut tx = db.store().begin().await.unwrap();
+        let mut counted = Vec::new();
+        for (version, signer) in [(2, "bob"), (3, "carol"), (4, "alice")] {
+            let mut own = decision(&format!("dec_{}", 9 - version), signer);
+            (own.payment_version, own.decided_at) = (version, 1_000_003 - version);
+            assert!(tx.insert_decision("pay_1", 1, "mcp", &own).await.unwrap(), "{engine}");
+            counted.push(own);
+        }
+        tx.commit().await.unwrap();
+        let mut session = db.store().read().await.unwrap();
+        assert_eq!(session.decisions("pay_1", 1).await.unwrap(), counted, "{engine}");
+        let timed = session.timed_decisions("pay_1").await.unwrap().into_iter().map(|timed| timed.decision);
+        assert_eq!(timed.collect::<Vec<_>>(), counted, "{engine}: in evidence");
+        let all = session.all_decisions("pay_1").await.unwrap().into_iter().map(|of| of.decision);
+        assert_eq!(all.collect::<Vec<_>>(), counted, "{engine}: in the audit");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_16_decisions_of_one_person_at_the_same_moment_one_is_stored() {
     for engine in engines() {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use countersign::domain::{Choice, Payment, SignerId, Standing, Timestamp, Vote, evaluate, is_barred};
 use countersign::proof::{
-    DecisionDocument, PASSKEY, PaymentDocument, Proof, RelyingParty, SignerKey, decision_digest, payment_digest,
-    sha256_hex,
+    AuditFacts, DecisionDocument, PASSKEY, PaymentDocument, Proof, RelyingParty, SignerKey, decision_digest,
+    payment_digest, sha256_hex,
 };
 
 use super::books::Row;
@@ -28,12 +28,23 @@ pub(super) fn quorum_at_intent(books: &Books, found: &mut Findings<'_>) {
     }
 }
 
+/// Whether the chain tells that a key was revoked, and of it after `written`.
+fn is_revoked_after(books: &Books, payment: &Payment, key: &Row, written: &AuditFacts) -> bool {
+    let place = |facts: &AuditFacts| facts.seq.parse::<i64>().unwrap();
+    let name = format!("{} {}", key.text("signer_id"), key.text("key_id"));
+    let entries = books.audit.get(payment.terms.tenant.as_str()).into_iter().flatten();
+    let mut told = entries.filter_map(|entry| entry.facts.as_ref());
+    let revoked = told.find(|facts| facts.event == "signer_key.revoked" && facts.reason == name);
+    revoked.is_some_and(|revoked| place(revoked) > place(written))
+}
+
 /// Whether a valid quorum stood before `intent`.
 fn stood(books: &Books, payment: &Payment, intent: &Row) -> Result<(), String> {
     let id = payment.terms.payment_id.as_str();
     let at = Timestamp::from_micros(intent.int("created_at"));
     let written = books.changes(id).find(|facts| facts.event == "rail.execute.intended" && facts.ts == at.rfc3339());
-    let version: i64 = written.and_then(|facts| facts.version.parse().ok()).ok_or("its intent is not audited")?;
+    let written = written.ok_or("its intent is not audited")?;
+    let version: i64 = written.version.parse().map_err(|_| "its intent is no change")?;
     let before: Vec<&Row> = books
         .decisions
         .iter()
@@ -45,7 +56,8 @@ fn stood(books: &Books, payment: &Payment, intent: &Row) -> Result<(), String> {
         genuine(books, payment, decision)?;
         let key = pinned(books, payment, decision).ok_or("its key is not pinned")?;
         let revoked = key.text("revoked_at").parse::<i64>().is_ok_and(|revoked| revoked <= at.micros());
-        if revoked {
+        // By a clock that has stepped back since: the chain tells what was first.
+        if revoked && !is_revoked_after(books, payment, key, written) {
             return Err(format!("the key of {} was revoked before", decision.text("signer_id")));
         }
         votes.push(vote(decision)?);
