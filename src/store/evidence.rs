@@ -27,12 +27,14 @@ pub struct StoredCheckpoint {
     pub note: String,
 }
 
-/// Every decision on a payment, wherever they are kept, in the order they were counted: a clock that steps back orders nothing.
+/// Every decision on a payment, wherever they are kept, in the order they were counted, the surplus ones last: a clock that steps back orders nothing.
 const DECISIONS: &str = "SELECT round, decided_at, decision_id, signer_id, key_id, choice, reason, document, digest, \
-       proof_type, proof, confirmation, payment_version FROM decisions WHERE payment_id = $1 \
+       proof_type, proof, confirmation, payment_version, \
+       CASE payment_version WHEN 0 THEN 1 ELSE 0 END AS surplus FROM decisions WHERE payment_id = $1 \
      UNION ALL SELECT round, decided_at, decision_id, signer_id, key_id, choice, reason, document, digest, \
-       proof_type, proof, confirmation, payment_version FROM archived_decisions WHERE payment_id = $1 \
-     ORDER BY round, payment_version, decided_at, decision_id";
+       proof_type, proof, confirmation, payment_version, \
+       CASE payment_version WHEN 0 THEN 1 ELSE 0 END AS surplus FROM archived_decisions WHERE payment_id = $1 \
+     ORDER BY round, surplus, payment_version, decided_at, decision_id";
 
 impl Session {
     /// Every decision on a payment, in the order they were counted.
