@@ -388,12 +388,13 @@ fn no_event_and_no_state_is_missing_from_the_table() {
 }
 
 /// The events that tell what happened outside: stored even while a restored database is compared.
-const OUTSIDE: [&str; 27] = [
+const OUTSIDE: [&str; 28] = [
     "registered",
     "reached",
     "unreachable",
     "under way",
     "unreached",
+    "forgotten",
     "trouble: unavailable",
     "trouble: unauthorized",
     "trouble: time-out",
