@@ -4,7 +4,7 @@ use super::budget::judged_again;
 use super::counter::take_counter;
 use super::create::document;
 use super::reading::{decision_bytes, signer_of};
-use super::votes::{Word, taken_at, votes, wants_another, word};
+use super::votes::{Word, may_speak, taken_at, votes, wants_another, word};
 use super::{Act, Journal, Selector, again, unless_restoring};
 use crate::crash::{self, Point};
 use crate::domain::{
