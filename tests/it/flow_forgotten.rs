@@ -76,7 +76,7 @@ async fn whoever_asks_first_after_the_loss_has_it_registered_anew() {
             let answer = app.call(&app.agent(), tool, json!({"order_id": order})).await;
             assert!(!answer.is_error, "{}", answer.body);
             assert_eq!(registrations(app, order).await, done(&["r1", "r1:again1"]));
-            app.settle().await;
+            app.pass(Duration::from_mins(1)).await;
             assert_eq!(app.asked(&payment).await.len(), 1, "it is told by the worker");
             decided_on_the_page(app, order, &payment).await;
         }

@@ -182,6 +182,8 @@ async fn what_was_signed_and_paid_after_the_backup_is_held_for_two_people() {
         assert_eq!(app.confirm("finance-2", "created", &late).await.code(), "PAYMENT_ON_MANUAL_HOLD");
         // The signer service still keeps the decisions: they don't move it, nor does time.
         app.pass(Duration::from_hours(100)).await;
+        // So long without a worker is taken for another restore, and compared.
+        compare_all(app, &app.journal).await;
         let fresh = json!({"order_id": "created", "amount": "199.00", "idempotency_key": "another-key-000001"});
         assert_eq!(app.call(&app.agent(), "create_payment", fresh).await.code(), "ORDER_ALREADY_HAS_PAYMENT");
         let listed = app.call(&app.operator(), "list_attention", json!({})).await;

@@ -241,7 +241,7 @@ fn stood_in(many: &Many) -> Vec<Vector> {
             "quorum-two-accounts",
             "two accounts of one person stand for two people",
             edit(&many.accounts, |b| {
-                b["decisions"].as_array_mut().unwrap().remove(2);
+                b["decisions"].as_array_mut().unwrap().remove(1);
                 b["decisions"][1]["standing"] = json!("counted");
             }),
         ),
@@ -363,7 +363,7 @@ pub(super) fn as_meant(many: &Many) {
         let all = bundle["decisions"].as_array().unwrap();
         all.iter().map(|each| each[member].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(told(&many.accounts, "standing"), ["counted", "surplus", "counted"]);
+    assert_eq!(told(&many.accounts, "standing"), ["counted", "counted", "surplus"]);
     assert_eq!(told(&many.twice, "confirmation"), ["1", "2"]);
     assert_eq!(told(&many.anew, "standing"), ["void", "counted"]);
     for mixed in [&many.both, &many.twice] {
