@@ -224,30 +224,6 @@ fn a_payment_that_ended_while_it_was_registered_is_told_of_once() {
 }
 
 #[test]
-fn what_the_signer_service_has_lost_is_registered_and_told_anew_and_uses_no_attempt_up() {
-    let lost = |signer_ref: &str, number| Event::Forgotten { signer_ref: signer_ref.to_owned(), number };
-    for status in [Status::AwaitingSigner, Status::SignerUnreachable, Status::NeedManual] {
-        let mut it = payment(status, Phase::None);
-        (it.notice.attempts, it.notice.next_at) = (3, None);
-        let after_it = after(&it, lost("sgn-1", 2)).notice;
-        assert_eq!((after_it.registered_round, after_it.next_at), (0, Some(NOW)), "{status:?}");
-        assert_eq!((after_it.attempts, after_it.settled, after_it.signer_ref.as_str()), (3, 2, "sgn-1"), "{status:?}");
-        assert_eq!(after(&it, lost("sgn-0", 0)), it, "it has been registered under another id since");
-    }
-    // Whoever was not to be told yet is not told by this.
-    let mut quiet = created();
-    "sgn-1".clone_into(&mut quiet.notice.signer_ref);
-    quiet.notice.registered_round = 1;
-    let after_it = after(&quiet, lost("sgn-1", 0)).notice;
-    assert_eq!((after_it.registered_round, after_it.next_at), (0, quiet.notice.next_at));
-    // It ended while it was registered anew, under another id: the service has it again and must hear so.
-    let mut ended = payment(Status::Cancelled, Phase::None);
-    ended.closing.tell_at = None;
-    let anew = Event::Registered { signer_ref: "sgn-2".to_owned(), round: 1 };
-    assert_eq!(after(&ended, anew).closing.tell_at, Some(NOW));
-}
-
-#[test]
 fn the_end_is_told_to_a_signer_service_that_knows_the_payment_and_to_no_other() {
     for end in [Event::Cancel, rejected("no"), approved(2)] {
         let known = after(&payment(Status::AwaitingSigner, Phase::None), end.clone());

@@ -7,8 +7,8 @@ use countersign::domain::{
 };
 
 use crate::harness::payments::{
-    EXECUTE_BY, HOUR, NOW, RESEND_UNTIL, SECOND, SENT_AT, TIMING, after, after_at, intended, nothing_sent, payment,
-    unknown,
+    EXECUTE_BY, HOUR, NOW, RESEND_UNTIL, SECOND, SENT_AT, TIMING, after, after_at, created, intended, nothing_sent,
+    payment, unknown,
 };
 
 /// The next look at `payment`, if its next step at the rail is not before its time has run out.
@@ -125,4 +125,28 @@ fn a_new_attempt_group_asks_the_rail_now_and_remembers_that_it_was_called_off() 
     doubtful.execution.cancel_requested_at = Some(NOW.plus_micros(SECOND));
     let attested = after_at(&doubtful, Event::AttestedNotExecuted, late);
     assert_eq!(attested.execution.cancel_requested_at, doubtful.execution.cancel_requested_at);
+}
+
+#[test]
+fn what_the_signer_service_has_lost_is_registered_and_told_anew_and_uses_no_attempt_up() {
+    let lost = |signer_ref: &str, number| Event::Forgotten { signer_ref: signer_ref.to_owned(), number };
+    for status in [Status::AwaitingSigner, Status::SignerUnreachable, Status::NeedManual] {
+        let mut it = payment(status, Phase::None);
+        (it.notice.attempts, it.notice.next_at) = (3, None);
+        let after_it = after(&it, lost("sgn-1", 2)).notice;
+        assert_eq!((after_it.registered_round, after_it.next_at), (0, Some(NOW)), "{status:?}");
+        assert_eq!((after_it.attempts, after_it.settled, after_it.signer_ref.as_str()), (3, 2, "sgn-1"), "{status:?}");
+        assert_eq!(after(&it, lost("sgn-0", 0)), it, "it has been registered under another id since");
+    }
+    // Whoever was not to be told yet is not told by this.
+    let mut quiet = created();
+    "sgn-1".clone_into(&mut quiet.notice.signer_ref);
+    quiet.notice.registered_round = 1;
+    let after_it = after(&quiet, lost("sgn-1", 0)).notice;
+    assert_eq!((after_it.registered_round, after_it.next_at), (0, quiet.notice.next_at));
+    // It ended while it was registered anew, under another id: the service has it again and must hear so.
+    let mut ended = payment(Status::Cancelled, Phase::None);
+    ended.closing.tell_at = None;
+    let anew = Event::Registered { signer_ref: "sgn-2".to_owned(), round: 1 };
+    assert_eq!(after(&ended, anew).closing.tell_at, Some(NOW));
 }
